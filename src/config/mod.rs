@@ -1,0 +1,354 @@
+//! The configuration: the file as written becomes a checked [`Config`], or an error with file, line and what was expected.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::pointer::Pointer;
+
+/// A checked configuration: every reference resolves, every unit is right, every default is filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// What is the agent's own.
+    pub agent: Agent,
+    /// API hosts by name. A source with a plain `url` has one of its own, named after the source.
+    pub upstreams: BTreeMap<String, Upstream>,
+    /// Collections by name.
+    pub sources: BTreeMap<String, Source>,
+}
+
+/// `[agent]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Agent {
+    /// Names this device in logs and in `User-Agent`. Default: the host name.
+    pub id: String,
+    /// The state directory. Default `/var/lib/gleaner` (or `$STATE_DIRECTORY`).
+    pub state: PathBuf,
+    /// The control socket. Default `$RUNTIME_DIRECTORY/control.sock`, else `control.sock` in the state directory.
+    pub control: PathBuf,
+    /// How often what did not change is written down all the same (last check, position). Default 15 min.
+    pub checkpoint: Duration,
+}
+
+/// `[upstream.NAME]`: one API host, and whose view of it this is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Upstream {
+    /// Where paths of sources are resolved; `http` or `https`, no credentials, no query, no fragment; ends in `/`.
+    pub base: url::Url,
+    /// How requests are authorised. Default: not at all.
+    pub auth: Auth,
+    /// Whose view of the data this is: part of every cache key. A changed scope is a new dataset. Default "".
+    pub scope: String,
+    /// Further request headers, sent to this origin alone.
+    pub headers: Vec<(String, Secret)>,
+    /// Certificates to trust beside (or, with `roots = "extra-only"`, instead of) the system's, PEM.
+    pub extra_ca: Option<PathBuf>,
+    /// Which trust anchors count. Default `system`, with the bundled set if the system has none.
+    pub roots: Roots,
+    /// Mutual TLS.
+    pub client_cert: Option<ClientCert>,
+    /// Proxy URL; `None`: from the environment (`HTTPS_PROXY`, `NO_PROXY`); an empty string in the file means none.
+    pub proxy: Proxy,
+    /// Deadlines and sizes.
+    pub limits: Limits,
+}
+
+/// Which trust anchors count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Roots {
+    /// The system's, and the bundled set if the system has none.
+    System,
+    /// Those compiled in.
+    Bundled,
+    /// Only `extra_ca`.
+    ExtraOnly,
+}
+
+/// Which proxy to use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proxy {
+    /// What the environment says.
+    Environment,
+    /// None, whatever the environment says.
+    Direct,
+    /// This one (`http://[user:password@]host:port`).
+    Url(String),
+}
+
+/// A client certificate for mutual TLS.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientCert {
+    /// The chain, PEM.
+    pub cert: PathBuf,
+    /// The private key, PEM.
+    pub key: Secret,
+}
+
+/// How requests are authorised.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Auth {
+    /// Not at all.
+    None,
+    /// `Authorization: Bearer …` (RFC 6750).
+    Bearer(Secret),
+    /// `Authorization: Basic …` (RFC 7617).
+    Basic {
+        /// User name.
+        user: String,
+        /// Its password.
+        password: Secret,
+    },
+    /// Any other header.
+    Header {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: Secret,
+    },
+    /// OAuth 2.0 client credentials (RFC 6749 4.4).
+    OAuth2 {
+        /// The token endpoint.
+        token_url: url::Url,
+        /// Client id.
+        client_id: String,
+        /// Client secret.
+        client_secret: Secret,
+        /// Requested scopes.
+        scopes: Vec<String>,
+    },
+}
+
+/// A secret by reference. It is read when it is used; `Debug` and `Display` never print a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// A file of that name in `$CREDENTIALS_DIRECTORY` (systemd's `LoadCredential=`).
+    Credential(String),
+    /// A file; relative paths are relative to the config file.
+    File(PathBuf),
+    /// An environment variable.
+    Env(String),
+    /// Not a secret at all: a literal, for headers such as `Accept` only.
+    Literal(String),
+}
+
+/// Deadlines and sizes of one upstream's answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// To connect, TLS included. Default 30 s.
+    pub connect: Duration,
+    /// Without a single byte of progress. Default 60 s.
+    pub stall: Duration,
+    /// For one request with its body. Default 1 h.
+    pub total: Duration,
+    /// Decoded bytes of one body. Default 1 GiB.
+    pub body: u64,
+    /// Bytes of an answer's head. Default 64 KiB.
+    pub head: usize,
+    /// Bytes of one record. Default 1 MiB.
+    pub record: usize,
+    /// Pages of one pass. Default 10,000.
+    pub pages: u32,
+}
+
+/// `[source.NAME]`: a collection of JSON records.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// Its name; also its table's.
+    pub name: String,
+    /// Key into [`Config::upstreams`].
+    pub upstream: String,
+    /// The first page, absolute; query included.
+    pub url: url::Url,
+    /// How often. Default 15 min.
+    pub every: Duration,
+    /// Up to this much is added to each due time, so that a fleet does not knock at once. Default: a tenth of `every`.
+    pub jitter: Duration,
+    /// From when on the data counts as stale. Default: 3 × `every`.
+    pub stale_after: Duration,
+    /// How the body is laid out.
+    pub format: Format,
+    /// Where the array of records is. Default: the whole body.
+    pub records: Pointer,
+    /// What identifies a record, one pointer or several.
+    pub key: Vec<Pointer>,
+    /// Fields that make no difference.
+    pub ignore: Vec<Ignore>,
+    /// What says that a record is deleted.
+    pub deleted: Option<Deleted>,
+    /// The record's own update time.
+    pub updated: Option<Updated>,
+    /// What a record must look like.
+    pub require: Vec<(Pointer, crate::contract::Rule)>,
+    /// Part of the fingerprint: raise it when the meaning of the data changed and all must be read again.
+    pub schema_version: u32,
+    /// How passes are made.
+    pub pull: Pull,
+    /// How a listing continues.
+    pub pages: Pages,
+    /// What a record that is not as configured does to its pass.
+    pub on_bad_record: OnBad,
+    /// How deletions by absence are guarded.
+    pub max_loss: MaxLoss,
+    /// Plain columns beside the JSON body.
+    pub columns: Vec<(String, Pointer)>,
+    /// What happens to a deleted record's row.
+    pub deletes: Deletes,
+    /// An empty answer is an empty listing rather than an error. Default false.
+    pub allow_empty: bool,
+    /// Keep validators although the answer says `no-store`. Default false.
+    pub ignore_no_store: bool,
+    /// How long an answer's freshness may put off a poll. Default 24 h.
+    pub max_skip: Duration,
+    /// After this long of 304s one answer is fetched in full. Default 30 d.
+    pub recheck: Duration,
+}
+
+/// How a body is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON document.
+    Json,
+    /// One JSON record a line.
+    Ndjson,
+}
+
+/// A field that makes no difference to the digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ignore {
+    /// At this place; a token `*` stands for any array index.
+    At(Pointer),
+    /// A member of this name at any depth.
+    Anywhere(String),
+}
+
+/// What says that a record is deleted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deleted {
+    /// Where to look.
+    pub pointer: Pointer,
+    /// Which value says so; `None`: anything that is neither absent, `null`, `false`, `0` nor `""`.
+    pub equals: Option<serde_json::Value>,
+}
+
+/// Where a record's update time is and how it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Updated {
+    /// Where.
+    pub field: Pointer,
+    /// How.
+    pub format: TimeFormat,
+}
+
+/// How an instant is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeFormat {
+    /// `2026-11-30T18:00:00Z` (RFC 3339).
+    Rfc3339,
+    /// Seconds since 1970, fractions allowed.
+    EpochS,
+    /// Milliseconds since 1970.
+    EpochMs,
+    /// Microseconds since 1970.
+    EpochUs,
+}
+
+/// How passes are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pull {
+    /// The whole listing each time, compared by digest.
+    Snapshot,
+}
+
+/// How a listing continues (the forms of `pages`).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Pages {
+    /// It does not.
+    Single,
+    /// `Link: <…>; rel="next"` (RFC 8288).
+    Link,
+    /// The next URL in the body.
+    Next(Pointer),
+    /// The next URL in a header.
+    NextHeader(String),
+    /// A token in the body, sent as a parameter.
+    Token {
+        /// Where the token is.
+        token: Pointer,
+        /// The parameter's name.
+        param: String,
+        /// Where the API says whether there is more, if it does.
+        more: Option<Pointer>,
+    },
+    /// A token in a header, sent as a parameter.
+    TokenHeader {
+        /// The header's name.
+        header: String,
+        /// The parameter's name.
+        param: String,
+    },
+    /// Page numbers.
+    Page {
+        /// The parameter's name.
+        param: String,
+        /// The first page's number.
+        first: u64,
+        /// How many records a page has, if it is asked for.
+        size: Option<PageSize>,
+        /// Where the API says whether there is more, if it does.
+        more: Option<Pointer>,
+    },
+    /// Offsets.
+    Offset {
+        /// The parameter's name.
+        param: String,
+        /// How many records a page has.
+        size: PageSize,
+        /// Where the API says whether there is more, if it does.
+        more: Option<Pointer>,
+    },
+    /// The last record's key starts the next page.
+    LastKey {
+        /// Where it is in the record.
+        key: Pointer,
+        /// The parameter's name.
+        param: String,
+        /// Where the API says whether there is more, if it does.
+        more: Option<Pointer>,
+    },
+}
+
+/// A page size that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageSize {
+    /// The parameter's name.
+    pub param: String,
+    /// Records a page.
+    pub value: u64,
+}
+
+/// What a bad record does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnBad {
+    /// The pass fails.
+    Fail,
+    /// It is counted, kept aside and shown; what was known under its key stays.
+    Skip,
+}
+
+/// How many records may vanish at once without a person's word.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MaxLoss {
+    /// A share of what is known, 0 to 1. Up to 5 records are always allowed. Default 0.1.
+    Share(f64),
+    /// A number of records.
+    Count(u64),
+}
+
+/// What happens to a deleted record's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deletes {
+    /// The row goes.
+    Remove,
+    /// The row stays, marked in the column `deleted`.
+    Mark,
+}

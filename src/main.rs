@@ -1,0 +1,3 @@
+//! The command `gleaner`: see `gleaner --help`.
+
+fn main() {}
