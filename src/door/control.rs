@@ -1,0 +1,37 @@
+//! What the control socket answers.
+
+use super::http::{self, Head};
+use crate::desk::{Desk, Wish, WishId};
+
+/// What a request gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// This, and then the connection closes.
+    Whole(Vec<u8>),
+    /// What is told about a wish, line by line, until it is done.
+    Follow(WishId),
+}
+
+/// Routes one request.
+pub(super) fn reply(head: &Head, body: &[u8], desk: &Desk) -> Reply {
+    match (head.method.as_str(), head.path.as_str()) {
+        ("GET" | "HEAD", "/status") => match serde_json::to_vec(&desk.status()) {
+            Ok(status) => Reply::Whole(http::answer(200, "application/json", &status)),
+            Err(error) => text(503, &error.to_string()),
+        },
+        ("POST", "/wish") => {
+            let body = if body.is_empty() { b"{}" } else { body };
+            match serde_json::from_slice::<Wish>(body) {
+                Ok(wish) => Reply::Follow(desk.wish(wish)),
+                Err(error) => text(400, &format!("this is no wish: {error}")),
+            }
+        }
+        (_, "/status" | "/wish") => text(405, "GET /status, POST /wish"),
+        _ => text(404, "there are /status and /wish here"),
+    }
+}
+
+/// A short answer in words.
+pub(super) fn text(status: u16, words: &str) -> Reply {
+    Reply::Whole(http::answer(status, "text/plain; charset=utf-8", format!("{words}\n").as_bytes()))
+}

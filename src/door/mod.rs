@@ -1,0 +1,243 @@
+//! The door: listeners and connections, served by whoever waits. It records and answers; it never pulls.
+//!
+//! - [`http`] reads requests strictly;
+//! - `control` says what the control socket answers.
+
+mod control;
+pub mod http;
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use control::Reply;
+
+use crate::clock::Mono;
+use crate::desk::{Desk, WishId};
+use crate::wait::{Attendant, Interest, Interests, Ready, Wait};
+
+/// Connections at a time; the next ones wait in the listener's queue.
+const MAX_CONNECTIONS: usize = 16;
+/// The largest request body.
+const MAX_BODY: usize = 64 * 1024;
+/// A request must have come within this time.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+/// An answer must move within this time.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+/// The listener's token; connections have the higher ones.
+const LISTENER: usize = 0;
+
+/// The control socket.
+#[derive(Debug)]
+pub struct ControlDoor {
+    listener: UnixListener,
+    path: PathBuf,
+    desk: Desk,
+    connections: Vec<Connection>,
+    last_token: usize,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: UnixStream,
+    token: usize,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    state: State,
+    deadline: Option<Mono>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The request is coming.
+    Request,
+    /// A wish is followed; its events are passed on.
+    Follow(WishId),
+    /// The answer is complete: it goes out, and the connection closes.
+    Closing,
+}
+
+impl ControlDoor {
+    /// Listens at `path`, in place of a socket that a dead process left there. The caller holds the state directory's
+    /// lock, so no living one is there.
+    ///
+    /// # Errors
+    /// When the path cannot be listened at.
+    pub fn open(path: &Path, desk: Desk) -> io::Result<Self> {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(meta) if std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => std::fs::remove_file(path)?,
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket is in the way")),
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        // Who may write to the socket may control the agent: owner and group.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path: path.to_owned(), desk, connections: Vec::new(), last_token: LISTENER })
+    }
+
+    fn accept(&mut self, now: Mono) {
+        while self.connections.len() < MAX_CONNECTIONS {
+            let Ok((stream, _)) = self.listener.accept() else { return };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            self.last_token = self.last_token.wrapping_add(1).max(LISTENER + 1);
+            self.connections.push(Connection {
+                stream,
+                token: self.last_token,
+                input: Vec::new(),
+                output: Vec::new(),
+                state: State::Request,
+                deadline: Some(now.after(REQUEST_DEADLINE)),
+            });
+        }
+    }
+}
+
+impl Drop for ControlDoor {
+    fn drop(&mut self) {
+        // A socket that nobody listens at would only make callers wonder. If it cannot go, the next start takes it away.
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+impl Attendant for ControlDoor {
+    fn interests<'a>(&'a self, into: &mut Interests<'a>) {
+        if self.connections.len() < MAX_CONNECTIONS {
+            into.add(self.listener.as_fd(), LISTENER, Interest::Read);
+        }
+        for connection in &self.connections {
+            into.add(connection.stream.as_fd(), connection.token, connection.interest(&self.desk));
+        }
+    }
+
+    fn attend(&mut self, ready: &[Ready], now: Mono, wait: &Wait) -> Option<Mono> {
+        let desk = self.desk.clone();
+        if ready.iter().any(|ready| ready.token == LISTENER) {
+            self.accept(now);
+        }
+        let mut wished = false;
+        self.connections.retain_mut(|connection| {
+            let is_ready = ready.iter().any(|ready| ready.token == connection.token);
+            let late = connection.deadline.is_some_and(|deadline| deadline <= now);
+            let keep = if is_ready { connection.serve(&desk, now, &mut wished) } else { !late };
+            if !keep {
+                connection.leave(&desk);
+            }
+            keep
+        });
+        if wished {
+            wait.nudge();
+        }
+        self.connections.iter().filter_map(|connection| connection.deadline).min()
+    }
+}
+
+impl Connection {
+    fn interest(&self, desk: &Desk) -> Interest {
+        match self.state {
+            State::Request => Interest::Read,
+            State::Closing => Interest::Write,
+            // Reading tells when the other side has gone.
+            State::Follow(id) if !self.output.is_empty() || desk.has_news(id) => Interest::Both,
+            State::Follow(_) => Interest::Read,
+        }
+    }
+
+    /// Goes as far as it can without waiting; says whether the connection stays.
+    fn serve(&mut self, desk: &Desk, now: Mono, wished: &mut bool) -> bool {
+        let alive = match self.state {
+            State::Request => self.read_request(desk, now, wished),
+            State::Follow(id) => self.other_side_is_there() && self.follow(id, desk),
+            State::Closing => true,
+        };
+        alive && self.write_out(now)
+    }
+
+    fn read_request(&mut self, desk: &Desk, now: Mono, wished: &mut bool) -> bool {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return false,
+                Ok(read) => self.input.extend_from_slice(&buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return false,
+            }
+            let reply = match http::head(&self.input, MAX_BODY) {
+                Ok(Some(head)) if self.input.len() < head.size + head.length => continue,
+                Ok(Some(head)) => control::reply(&head, &self.input[head.size..head.size + head.length], desk),
+                Ok(None) => continue,
+                Err(refusal) => control::text(refusal.status(), &refusal.to_string()),
+            };
+            self.deadline = Some(now.after(ANSWER_DEADLINE));
+            match reply {
+                Reply::Whole(bytes) => {
+                    self.output = bytes;
+                    self.state = State::Closing;
+                }
+                Reply::Follow(id) => {
+                    self.output = http::chunked("application/x-ndjson");
+                    self.state = State::Follow(id);
+                    self.deadline = None;
+                    *wished = true;
+                }
+            }
+            return true;
+        }
+    }
+
+    fn other_side_is_there(&mut self) -> bool {
+        let mut buffer = [0; 64];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => false,
+            Ok(_) => true,
+            Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        }
+    }
+
+    fn follow(&mut self, id: WishId, desk: &Desk) -> bool {
+        for line in desk.fetch(id) {
+            let done = line == "\"done\"";
+            self.output.extend_from_slice(&http::chunk(format!("{line}\n").as_bytes()));
+            if done {
+                self.output.extend_from_slice(&http::chunk(b""));
+                desk.leave(id);
+                self.state = State::Closing;
+            }
+        }
+        true
+    }
+
+    fn write_out(&mut self, now: Mono) -> bool {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(0) => return false,
+                Ok(written) => {
+                    self.output.drain(..written);
+                    self.deadline = Some(now.after(ANSWER_DEADLINE));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        if matches!(self.state, State::Follow(_)) {
+            self.deadline = None;
+        }
+        self.state != State::Closing
+    }
+
+    fn leave(&self, desk: &Desk) {
+        if let State::Follow(id) = self.state {
+            desk.leave(id);
+        }
+    }
+}

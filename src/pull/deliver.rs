@@ -1,0 +1,146 @@
+//! A batch on its way: to the sinks, durably, then to the store.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::collection::{local, upsert};
+use crate::clock::Timestamp;
+use crate::config::Source;
+use crate::record::{Change, Gone, Known, Ordinal, RecordKey};
+use crate::sink::sqlite::SqliteSink;
+use crate::sink::{self, Sink as _, SinkError, SinkTrouble};
+use crate::store::{Batch, SourceId, Store};
+use crate::upstream::client::failure_of_io;
+use crate::upstream::outcome::{Failure, Kind};
+use crate::wait::{Wait, Woke};
+
+/// A batch is delivered when it has this many changes …
+const MANY: usize = 250;
+/// … or this many bytes.
+const LARGE: usize = 256 * 1024;
+/// How long another writer's lock on `data.db` is waited for, and in which steps.
+const BUSY_STEP: Duration = Duration::from_millis(50);
+const BUSY_STEPS: u32 = 100;
+
+/// Changes that are not delivered yet.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    changes: Vec<Change>,
+    known: HashMap<RecordKey, (usize, Option<Known>)>,
+    bytes: usize,
+    ordinals: Ordinal,
+}
+
+impl Pending {
+    /// What will be known of a record once this is delivered; `None` if it is not in here.
+    pub(super) fn known(&self, key: &RecordKey) -> Option<Option<Known>> {
+        self.known.get(key).map(|(_, known)| *known)
+    }
+
+    /// The next free ordinal, if `stored` is the store's.
+    pub(super) fn next_ordinal(&mut self, stored: Ordinal) -> Ordinal {
+        let ordinal = stored.saturating_add(self.ordinals);
+        self.ordinals = self.ordinals.saturating_add(1);
+        ordinal
+    }
+
+    pub(super) fn upsert(&mut self, key: RecordKey, body: &str, updated: Option<Timestamp>, known: Known) {
+        self.push(upsert(key, body, known.digest, updated), Some(known));
+    }
+
+    pub(super) fn delete(&mut self, key: RecordKey, why: Gone) {
+        self.push(Change::Delete { key, why }, None);
+    }
+
+    /// A key stands once: the later change takes the place of the earlier one.
+    fn push(&mut self, change: Change, known: Option<Known>) {
+        self.bytes += match &change {
+            Change::Upsert { key, body, .. } => key.as_bytes().len() + body.len(),
+            Change::Delete { key, .. } => key.as_bytes().len(),
+        };
+        match self.known.get_mut(change.key()) {
+            Some((place, entry)) => {
+                *entry = known;
+                self.changes[*place] = change;
+            }
+            None => {
+                self.known.insert(change.key().clone(), (self.changes.len(), known));
+                self.changes.push(change);
+            }
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.changes.len() >= MANY || self.bytes >= LARGE
+    }
+
+    pub(super) fn last_key(&self) -> Option<RecordKey> {
+        self.changes.last().map(|change| change.key().clone())
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self { ordinals: self.ordinals, ..Self::default() };
+    }
+}
+
+/// Where a batch goes.
+pub(super) struct Delivery<'a> {
+    pub(super) store: &'a mut Store,
+    pub(super) sink: &'a mut SqliteSink,
+    pub(super) wait: &'a Wait,
+}
+
+impl Delivery<'_> {
+    /// Delivers what is pending under the next generation, then commits its digests and `extra` under it.
+    pub(super) fn flush(
+        &mut self,
+        source: &Source,
+        id: SourceId,
+        pending: &mut Pending,
+        mut extra: Batch,
+        fetched: Timestamp,
+    ) -> Result<(), Failure> {
+        if pending.changes.is_empty() {
+            return if extra.is_empty() { Ok(()) } else { self.store.commit(extra).map_err(|e| local(&e)) };
+        }
+        let generation = self.store.generation() + 1;
+        self.deliver(&sink::Batch { source, generation, fetched, changes: &pending.changes })?;
+        for (key, (_, known)) in pending.known.drain() {
+            match known {
+                Some(known) => extra.set(id, key, known),
+                None => extra.unset(id, key),
+            }
+        }
+        extra.generation(generation);
+        self.store.commit(extra).map_err(|e| local(&e))?;
+        *pending = Pending::default();
+        Ok(())
+    }
+
+    /// A reader's tool that holds a write lock is waited for, with everybody served meanwhile; not for ever.
+    fn deliver(&mut self, batch: &sink::Batch<'_>) -> Result<(), Failure> {
+        let mut tries = 0;
+        loop {
+            match self.sink.deliver(batch) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind == SinkTrouble::Busy && tries < BUSY_STEPS => {
+                    tries += 1;
+                    let until = self.wait.now().after(BUSY_STEP);
+                    while self.wait.now() < until {
+                        match self.wait.sleep_until(until) {
+                            Ok(Woke::Stop) => return Err(Failure::new(Kind::Stopped, "stopped while data.db was locked")),
+                            Ok(_) => {}
+                            Err(error) => return Err(failure_of_io(&error)),
+                        }
+                    }
+                }
+                Err(error) => return Err(sink_failure(&error)),
+            }
+        }
+    }
+}
+
+/// What a sink's error means for a pass.
+pub(super) fn sink_failure(error: &SinkError) -> Failure {
+    Failure::new(Kind::Local, error.to_string())
+}

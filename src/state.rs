@@ -1,0 +1,164 @@
+//! The state directory: one owner, a store and a sink that agree.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::clock::Timestamp;
+use crate::config::Config;
+use crate::pull::repair::{self, RepairError};
+use crate::sink::SinkError;
+use crate::sink::sqlite::{self, SqliteSink};
+use crate::store::{self, Store, StoreError};
+
+/// An open state directory. Nobody else has it open while this lives.
+#[derive(Debug)]
+pub struct State {
+    /// What is known.
+    pub store: Store,
+    /// `data.db`.
+    pub sink: SqliteSink,
+    /// What happened while opening, for `status`: something was damaged and is kept aside.
+    pub alarms: Vec<String>,
+    dir: PathBuf,
+    _lock: Lock,
+}
+
+/// Why the state directory could not be opened.
+#[derive(Debug)]
+pub enum StateError {
+    /// Another process has it.
+    Taken {
+        /// The directory.
+        dir: PathBuf,
+        /// The other process, if it said.
+        pid: String,
+    },
+    /// The directory itself.
+    Directory {
+        /// Which path.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The store.
+    Store(StoreError),
+    /// The sink.
+    Sink(SinkError),
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken { dir, pid } => write!(
+                f,
+                "{}: another gleaner uses this state directory (pid {pid}); `gleaner status` and `gleaner sync` ask it over its control socket",
+                dir.display()
+            ),
+            Self::Directory { path, error } => {
+                write!(f, "{}: {error}", path.display())?;
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        f.write_str("; the state directory must be writable for this user (`[agent] state = …`)")
+                    }
+                    io::ErrorKind::StorageFull => f.write_str("; make room, nothing was lost"),
+                    _ => Ok(()),
+                }
+            }
+            Self::Store(error) => error.fmt(f),
+            Self::Sink(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StateError {}
+
+impl From<RepairError> for StateError {
+    fn from(error: RepairError) -> Self {
+        match error {
+            RepairError::Store(error) => Self::Store(error),
+            RepairError::Sink(error) => Self::Sink(error),
+        }
+    }
+}
+
+impl State {
+    /// Opens the directory, making what is missing, and makes store and sink agree.
+    ///
+    /// # Errors
+    /// [`StateError`] says what is in the way; nothing was changed that a later try could miss.
+    pub fn open(config: &Config, now: Timestamp) -> Result<Self, StateError> {
+        let dir = config.agent.state.clone();
+        make(&dir, 0o750)?;
+        let lock = Lock::take(&dir)?;
+        let mut alarms = Vec::new();
+        let (mut store, opening) = Store::open(&dir.join("state"), now).map_err(StateError::Store)?;
+        if let store::Opening::Rebuilt { aside, why } = opening {
+            alarms.push(format!("the store was damaged ({why}): it is kept as {}, and all is compared again", aside.display()));
+        }
+        let (mut sink, opening) = SqliteSink::open(&dir.join("data.db"), now).map_err(StateError::Sink)?;
+        if let sqlite::Opening::Replaced { aside, why } = opening {
+            alarms.push(format!("data.db was damaged ({why}): it is kept as {}, and all is delivered again", aside.display()));
+        }
+        for alarm in &alarms {
+            log::error!("{alarm}");
+        }
+        let repair = repair::agree(&mut store, &mut sink, config.sources.values())?;
+        if let repair::Repair::Relearn(reason) = repair {
+            if reason != repair::Reason::NewStore || !alarms.is_empty() {
+                log::warn!("what is known was learnt again from data.db: {reason}");
+            }
+        }
+        Ok(Self { store, sink, alarms, dir, _lock: lock })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+fn make(dir: &Path, mode: u32) -> Result<(), StateError> {
+    let failed = |error| StateError::Directory { path: dir.to_owned(), error };
+    match fs::DirBuilder::new().recursive(true).mode(mode).create(dir) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// The lock of a state directory: a file that is locked for as long as its owner lives, with the owner's pid in it.
+#[derive(Debug)]
+struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    fn take(dir: &Path) -> Result<Self, StateError> {
+        let path = dir.join("lock");
+        let failed = |error| StateError::Directory { path: path.clone(), error };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o640)
+            .open(&path)
+            .map_err(failed)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut pid = String::new();
+            file.read_to_string(&mut pid).map_err(failed)?;
+            return Err(StateError::Taken { dir: dir.to_owned(), pid: pid.trim().to_owned() });
+        }
+        // Only for the message above: a full disk must not keep the agent from starting.
+        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        if let Err(error) = written {
+            log::debug!("{}: {error}", path.display());
+        }
+        Ok(Self { _file: file })
+    }
+}

@@ -1,0 +1,468 @@
+//! Asks one upstream: builds a request, follows redirects by our own rules, and turns each answer into what it means.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use flate2::read::MultiGzDecoder;
+use ureq::http::{HeaderName, HeaderValue, Method, Request, Response};
+use url::Url;
+
+use super::auth::{Credential, resolve, sensitive};
+use super::cause::{TransportCause, cause_in, cause_of};
+use super::conditional::{Sent, Validators, Variant};
+use super::headers::Headers;
+use super::limit::{Limited, TooLarge};
+use super::line::Line;
+use super::outcome::{Asked, Coding, Expect, Failure, Kind, Verdict, classify, coding};
+use super::tls::TlsProblem;
+use crate::clock::Timestamp;
+use crate::config::{Limits, Secret, Upstream};
+
+/// The most redirects of one request.
+const MAX_HOPS: usize = 5;
+/// How much of an unwanted body is read to keep its connection.
+const DRAIN: u64 = 16 * 1024;
+
+/// One upstream, ready to be asked.
+pub struct Client {
+    agent: ureq::Agent,
+    line: Line,
+    home: Url,
+    credential: Credential,
+    headers: Vec<(String, Secret)>,
+    limits: Limits,
+    requests: u64,
+}
+
+/// A question.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// Where.
+    pub url: &'a Url,
+    /// What is held of it.
+    pub held: Option<Held<'a>>,
+    /// Which representation is expected.
+    pub expect: Expect,
+    /// An empty answer is an answer.
+    pub allow_empty: bool,
+}
+
+/// What is held of an earlier answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Held<'a> {
+    /// Its validators.
+    pub validators: &'a Validators,
+    /// The URL that gave it, behind redirects: validators are sent there and nowhere else.
+    pub url: &'a Url,
+}
+
+/// An answer that is one.
+#[derive(Debug)]
+pub enum Answer {
+    /// A full representation.
+    Full(Box<Full>),
+    /// An empty one, where that is allowed.
+    Empty(Box<Head>),
+    /// What is held is current.
+    NotModified(Box<Head>),
+}
+
+/// An answer's head.
+#[derive(Debug)]
+pub struct Head {
+    /// Its fields.
+    pub headers: Headers,
+    /// Which URL gave it, behind redirects.
+    pub url: Url,
+    /// A permanent redirect led here from what the config says.
+    pub moved: bool,
+    /// The variant that it is, by its `Vary`.
+    pub variant: Variant,
+}
+
+/// A full representation.
+pub struct Full {
+    /// Its head.
+    pub head: Head,
+    /// Its body: decoded, limited, served while it flows. An end without error is the sender's own end.
+    pub body: Box<dyn Read>,
+    /// Whether the framing proves where the body ends: a length, chunks or gzip's trailer do, a closing connection does not.
+    pub proven_end: bool,
+}
+
+impl std::fmt::Debug for Full {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Full").field("head", &self.head).field("proven_end", &self.proven_end).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client for `upstream` over a ready agent and its line.
+    #[must_use]
+    pub fn new(upstream: &Upstream, agent: ureq::Agent, line: Line) -> Self {
+        Self {
+            agent,
+            line,
+            home: upstream.base.clone(),
+            credential: Credential::new(upstream.auth.clone()),
+            headers: upstream.headers.clone(),
+            limits: upstream.limits.clone(),
+            requests: 0,
+        }
+    }
+
+    /// Pages of one pass at most.
+    #[must_use]
+    pub fn max_pages(&self) -> u32 {
+        self.limits.pages
+    }
+
+    /// Bytes of one record at most.
+    #[must_use]
+    pub fn max_record(&self) -> usize {
+        self.limits.record
+    }
+
+    /// Requests sent so far.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Bytes sent and received so far, at the socket.
+    #[must_use]
+    pub fn traffic(&self) -> (u64, u64) {
+        let traffic = self.line.traffic();
+        (traffic.up(), traffic.down())
+    }
+
+    /// The request fields that a `Vary` may name, as a variant may know them.
+    fn sent(&self) -> Vec<(String, Sent)> {
+        let mut sent: Vec<(String, Sent)> = self
+            .headers
+            .iter()
+            .map(|(name, value)| {
+                let value = match value {
+                    Secret::Literal(text) => Sent::Plain(text.clone()),
+                    _ => Sent::Secret,
+                };
+                (name.clone(), value)
+            })
+            .collect();
+        sent.push(("accept-encoding".into(), Sent::Plain("gzip".into())));
+        sent
+    }
+
+    /// Whether an answer that was this variant may be asked for conditionally.
+    #[must_use]
+    pub fn selects(&self, variant: &Variant) -> bool {
+        variant.matches(&self.sent())
+    }
+
+    /// Asks. At most two requests beside redirects and token renewal: what was refused conditionally is asked for
+    /// once more without validators, and a kept connection that had died is replaced once.
+    ///
+    /// # Errors
+    /// Everything that is not an answer to what was asked, as the kind of trouble it is, with its reason.
+    pub fn ask(&mut self, ask: &Ask<'_>, now: Timestamp) -> Result<Answer, Failure> {
+        let mut url = ask.url.clone();
+        let (mut hops, mut conditional, mut renewed, mut moved) = (0, true, false, true);
+        loop {
+            let held = ask.held.filter(|held| conditional && *held.url == url).map(|held| held.validators);
+            let mut response = self.send(&url, held, ask.expect)?;
+            let headers = headers_of(&response);
+            let asked = Asked {
+                validators: held,
+                expect: ask.expect,
+                allow_empty: ask.allow_empty,
+                renewable: self.credential.renewable() && !renewed,
+                may_ask_again: conditional,
+                now,
+            };
+            let status = response.status().as_u16();
+            let verdict = classify(status, &headers, &asked);
+            log::debug!("{status} {} {}", shown(&url), verdict_word(&verdict));
+            if !matches!(verdict, Verdict::Body) {
+                drain(&mut response, status);
+            }
+            match verdict {
+                Verdict::Body => {
+                    let head = self.head(headers, url, moved && hops > 0);
+                    return Ok(Answer::Full(Box::new(self.full(head, response))));
+                }
+                Verdict::Empty => return Ok(Answer::Empty(Box::new(self.head(headers, url, moved && hops > 0)))),
+                Verdict::NotModified => {
+                    return Ok(Answer::NotModified(Box::new(self.head(headers, url, moved && hops > 0))));
+                }
+                Verdict::Unconditionally(why) => {
+                    log::debug!("{}: {why}, asking once more without validators", shown(&url));
+                    conditional = false;
+                }
+                Verdict::Renew => {
+                    renewed = true;
+                    self.credential.forget();
+                }
+                Verdict::Redirect { status, location } => {
+                    hops += 1;
+                    moved &= matches!(status, 301 | 308);
+                    url = redirected(&url, &location, hops)?;
+                }
+                Verdict::Failed(failure) => return Err(failure.at(shown(&url))),
+            }
+        }
+    }
+
+    fn head(&self, headers: Headers, url: Url, moved: bool) -> Head {
+        let variant = Variant::of(&headers, &self.sent());
+        Head { headers, url, moved, variant }
+    }
+
+    fn full(&self, head: Head, response: Response<ureq::Body>) -> Full {
+        let chunked = head.headers.list("transfer-encoding").iter().any(|coding| coding.eq_ignore_ascii_case("chunked"));
+        let gzip = coding(&head.headers) == Ok(Coding::Gzip);
+        let body = response.into_body();
+        let proven_end = chunked || gzip || body.content_length().is_some();
+        let plain = body.into_with_config().limit(u64::MAX).reader();
+        // Of several gzip members each is checked against its trailer, and garbage behind the last is an error.
+        let body: Box<dyn Read> = if gzip {
+            Box::new(Limited::new(MultiGzDecoder::new(plain), self.limits.body))
+        } else {
+            Box::new(Limited::new(plain, self.limits.body))
+        };
+        Full { head, body, proven_end }
+    }
+
+    /// Sends one request; on a kept connection that turns out dead, once more on a new one.
+    fn send(&mut self, url: &Url, validators: Option<&Validators>, expect: Expect) -> Result<Response<ureq::Body>, Failure> {
+        let request = self.request(url, validators, expect)?;
+        for second in [false, true] {
+            self.requests += 1;
+            self.line.begin_request();
+            match self.agent.run(request.clone()) {
+                Ok(response) => return Ok(response),
+                Err(error) => {
+                    let state = self.line.conn_state();
+                    let died = state.reused && state.answered == 0 && !super::cause::is_stop(&error);
+                    if second || !died {
+                        return Err(failure_of(&error).at(shown(url)));
+                    }
+                    log::debug!("{}: the kept connection had died, once more on a new one", shown(url));
+                }
+            }
+        }
+        Err(Failure::new(Kind::Failing, "the connection died twice").at(shown(url)))
+    }
+
+    fn request(&mut self, url: &Url, validators: Option<&Validators>, expect: Expect) -> Result<Request<()>, Failure> {
+        let wrong = |_| Failure::new(Kind::Refused, "this is no URL that can be asked").at(shown(url));
+        let mut request = Request::builder().method(Method::GET).uri(url.as_str()).body(()).map_err(wrong)?;
+        let fields = request.headers_mut();
+        fields.insert("accept-encoding", HeaderValue::from_static("gzip"));
+        if expect == Expect::Json {
+            fields.insert("accept", HeaderValue::from_static("application/json"));
+        }
+        if let Some(validators) = validators {
+            insert(fields, "if-none-match", validators.etag.as_deref());
+            insert(fields, "if-modified-since", validators.last_modified.as_deref());
+        }
+        if url.origin() == self.home.origin() {
+            for (name, secret) in &self.headers {
+                let value = resolve(secret)?;
+                let name = HeaderName::from_bytes(name.as_bytes())
+                    .map_err(|_| Failure::new(Kind::Local, format!("{name} is no header field name")))?;
+                fields.insert(name, sensitive(value.expose())?);
+            }
+            let (agent, line) = (&self.agent, &self.line);
+            let requests = &mut self.requests;
+            let fetch = |url: &Url, credential: &HeaderValue, form: String| {
+                *requests += 1;
+                fetch_token(agent, line, url, credential, form)
+            };
+            if let Some((name, value)) = self.credential.field(self.line.wait().now(), fetch)? {
+                let name = HeaderName::from_bytes(name.as_bytes())
+                    .map_err(|_| Failure::new(Kind::Local, format!("{name} is no header field name")))?;
+                fields.insert(name, value);
+            }
+        }
+        Ok(request)
+    }
+}
+
+fn insert(fields: &mut ureq::http::HeaderMap, name: &'static str, value: Option<&[u8]>) {
+    if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
+        fields.insert(name, value);
+    }
+}
+
+/// Asks a token endpoint (RFC 6749 4.4.2).
+fn fetch_token(
+    agent: &ureq::Agent,
+    line: &Line,
+    url: &Url,
+    credential: &HeaderValue,
+    form: String,
+) -> Result<Vec<u8>, Failure> {
+    let place = format!("token endpoint {}", shown(url));
+    line.begin_request();
+    let sent = agent
+        .post(url.as_str())
+        .header("authorization", credential)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("accept", "application/json")
+        .send(form);
+    let mut response = sent.map_err(|error| failure_of(&error).at(&place))?;
+    let status = response.status().as_u16();
+    match status {
+        200 => response
+            .body_mut()
+            .with_config()
+            .limit(64 * 1024)
+            .read_to_vec()
+            .map_err(|error| failure_of(&error).at(&place)),
+        400 | 401 | 403 => Err(Failure::new(Kind::Denied, format!("{status}: client id or secret are not accepted")).at(place)),
+        429 | 500..=599 => Err(Failure::new(Kind::Failing, format!("{status}")).at(place)),
+        _ => Err(Failure::new(Kind::Refused, format!("{status}")).at(place)),
+    }
+}
+
+/// Where a redirect leads. Never from TLS to plain text; never for ever.
+fn redirected(from: &Url, location: &str, hops: usize) -> Result<Url, Failure> {
+    let fail = |reason: String| Err(Failure::new(Kind::Failing, reason).at(shown(from)));
+    if hops > MAX_HOPS {
+        return fail(format!("more than {MAX_HOPS} redirects"));
+    }
+    let Ok(mut to) = from.join(location) else { return fail(format!("redirected to no URL: {location:.200}")) };
+    to.set_fragment(None);
+    match (from.scheme(), to.scheme()) {
+        ("https", "http") => fail(format!("redirected from https to http ({}), which is not followed", shown(&to))),
+        (_, "http" | "https") if to.host_str().is_some_and(|host| !host.is_empty()) => Ok(to),
+        _ => fail(format!("redirected to {location:.200}, which cannot be followed")),
+    }
+}
+
+/// Reads a small unwanted body so that its connection can be kept. A 304 has none to be read.
+fn drain(response: &mut Response<ureq::Body>, status: u16) {
+    if status != 304 && response.body().content_length().is_some_and(|length| length <= DRAIN) {
+        let mut rest = response.body_mut().with_config().limit(DRAIN).reader();
+        // Whatever comes of it: at worst the connection is not kept.
+        drop(io::copy(&mut rest, &mut io::sink()));
+    }
+}
+
+fn headers_of(response: &Response<ureq::Body>) -> Headers {
+    let mut headers = Headers::new();
+    for (name, value) in response.headers() {
+        headers.push(name.as_str(), value.as_bytes());
+    }
+    headers
+}
+
+fn verdict_word(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Body => "with a body".into(),
+        Verdict::Empty => "empty".into(),
+        Verdict::NotModified => "not modified".into(),
+        Verdict::Unconditionally(_) => "to be asked again".into(),
+        Verdict::Renew => "token refused".into(),
+        Verdict::Redirect { .. } => "redirect".into(),
+        Verdict::Failed(failure) => failure.kind.word().into(),
+    }
+}
+
+/// A URL as it may be logged: no userinfo, no query values.
+#[must_use]
+pub fn shown(url: &Url) -> String {
+    let mut text = format!("{}{}", url.origin().ascii_serialization(), url.path());
+    if url.query().is_some() {
+        let names: Vec<String> = url.query_pairs().map(|(name, _)| format!("{name}=…")).collect();
+        text.push('?');
+        text.push_str(&names.join("&"));
+    }
+    text
+}
+
+/// What a failed call means.
+fn failure_of(error: &ureq::Error) -> Failure {
+    if let Some(cause) = cause_of(error) {
+        return failure_of_cause(cause);
+    }
+    match error {
+        ureq::Error::Io(error) => failure_of_io(error),
+        ureq::Error::LargeResponseHeader(_, limit) => {
+            Failure::new(Kind::NotOurs, format!("the answer's head has more than {limit} bytes (`limits.head`)"))
+        }
+        ureq::Error::Protocol(_) | ureq::Error::Http(_) => Failure::new(Kind::NotOurs, format!("the answer is no HTTP that can be trusted: {error}")),
+        ureq::Error::ConnectProxyFailed(reason) => Failure::new(Kind::Failing, format!("the proxy does not connect: {reason}")),
+        other => Failure::new(Kind::Failing, other.to_string()),
+    }
+}
+
+fn failure_of_cause(cause: &TransportCause) -> Failure {
+    let kind = match cause {
+        TransportCause::Stopped => Kind::Stopped,
+        _ => Kind::Failing,
+    };
+    let hint = match cause {
+        TransportCause::Tls(TlsProblem::UnknownIssuer) => " (a private CA belongs into `extra_ca`)",
+        TransportCause::Dns { .. } => " (is the network up?)",
+        _ => "",
+    };
+    Failure::new(kind, format!("{cause}{hint}"))
+}
+
+/// What an error means that came while a body was read: the network, the framing, the coding, or a limit.
+#[must_use]
+pub fn failure_of_io(error: &io::Error) -> Failure {
+    if let Some(cause) = cause_in(error) {
+        return failure_of_cause(cause);
+    }
+    if let Some(large) = error.get_ref().and_then(|inner| inner.downcast_ref::<TooLarge>()) {
+        return Failure::new(Kind::NotOurs, large.to_string());
+    }
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Failure::new(Kind::Failing, "the body was cut before its end"),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            Failure::new(Kind::NotOurs, format!("the body cannot be decoded: {error}"))
+        }
+        _ => Failure::new(Kind::Failing, format!("while the body was read: {error}")),
+    }
+}
+
+/// How long a kept connection may wait for its next use: the polling interval and some more, so that an idle poll costs no
+/// handshake where the server allows that.
+#[must_use]
+pub fn idle_age(every: Duration) -> Duration {
+    every.saturating_add(Duration::from_secs(60)).clamp(Duration::from_secs(60), Duration::from_secs(3600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_logged_of_a_url_holds_no_secret() {
+        let url = Url::parse("https://user:pass@a.example:8443/p/q?token=secret&x=1#frag").unwrap();
+        assert_eq!(shown(&url), "https://a.example:8443/p/q?token=…&x=…");
+    }
+
+    #[test]
+    fn redirects_by_our_rules() {
+        let from = Url::parse("https://a.example/x/y?q=1").unwrap();
+        let table = [
+            ("/z", Some("https://a.example/z")),
+            ("z#part", Some("https://a.example/x/z")),
+            ("//b.example/z", Some("https://b.example/z")),
+            ("http://a.example/z", None),
+            ("ftp://a.example/z", None),
+            ("javascript:alert(1)", None),
+            ("http:", None),
+        ];
+        for (location, expected) in table {
+            let to = redirected(&from, location, 1).ok().map(|url| url.to_string());
+            assert_eq!(to.as_deref(), expected, "{location}");
+        }
+        assert!(redirected(&from, "/z", MAX_HOPS + 1).is_err());
+        let plain = Url::parse("http://a.example/").unwrap();
+        assert_eq!(redirected(&plain, "https://a.example/", 1).unwrap().as_str(), "https://a.example/");
+    }
+}

@@ -1,0 +1,338 @@
+//! What may be asked conditionally, and how long an answer counts as fresh (RFC 9110 13, RFC 9111). Pure.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::headers::{Headers, split_outside_quotes, unquote};
+use crate::clock::Timestamp;
+
+/// `ETag` and `Last-Modified` as they came. Opaque: never parsed, mended or re-quoted; sent back byte for byte.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Validators {
+    /// The field value of `ETag`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<Vec<u8>>,
+    /// The field value of `Last-Modified`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<Vec<u8>>,
+}
+
+impl Validators {
+    /// Those of an answer. A blank value is none. Two `ETag` lines that differ say nothing certain: none either.
+    #[must_use]
+    pub fn of(headers: &Headers) -> Self {
+        Self { etag: single(headers, "etag"), last_modified: single(headers, "last-modified") }
+    }
+
+    /// There is nothing to ask with.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+
+    /// What a 304 leaves: its fields replace ours one by one, and what it does not name stays (RFC 9111 4.3.4).
+    #[must_use]
+    pub fn refreshed_by(&self, not_modified: &Headers) -> Self {
+        let newer = Self::of(not_modified);
+        Self {
+            etag: newer.etag.or_else(|| self.etag.clone()),
+            last_modified: newer.last_modified.or_else(|| self.last_modified.clone()),
+        }
+    }
+
+    /// Whether a 304 that carries `theirs` is about the version that we asked with. A 304 without an ETag is; one
+    /// whose ETag differs in more than weakness or a content-coding suffix (`-gzip`, as Apache writes it) is not.
+    #[must_use]
+    pub fn selected_by(&self, theirs: &Headers) -> bool {
+        match (&self.etag, single(theirs, "etag")) {
+            (Some(ours), Some(theirs)) => opaque_core(ours) == opaque_core(&theirs),
+            _ => true,
+        }
+    }
+}
+
+fn single(headers: &Headers, name: &str) -> Option<Vec<u8>> {
+    let mut lines = headers.lines(name);
+    let first = lines.next().filter(|value| !value.is_empty())?;
+    lines.all(|other| other == first).then(|| first.to_vec())
+}
+
+/// An entity tag without `W/`, quotes and the suffix that a server adds for a content coding: for comparing two tags,
+/// never for sending.
+fn opaque_core(tag: &[u8]) -> &[u8] {
+    let tag = tag.strip_prefix(b"W/").or_else(|| tag.strip_prefix(b"w/")).unwrap_or(tag);
+    let tag = tag.strip_prefix(b"\"").unwrap_or(tag);
+    let tag = tag.strip_suffix(b"\"").unwrap_or(tag);
+    [&b"-gzip"[..], b"--gzip", b";gzip", b"+gzip"].iter().find_map(|suffix| tag.strip_suffix(*suffix)).unwrap_or(tag)
+}
+
+/// The directives of `Cache-Control` that concern a private cache (RFC 9111 5.2.2).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheControl {
+    /// Keep nothing.
+    pub no_store: bool,
+    /// Ask each time.
+    pub no_cache: bool,
+    /// Seconds. Where it stands twice or cannot be read, the smallest, or 0.
+    pub max_age: Option<u64>,
+}
+
+impl CacheControl {
+    /// Reads all lines; names in any letter case, arguments as tokens or quoted strings.
+    #[must_use]
+    pub fn of(headers: &Headers) -> Self {
+        let mut control = Self::default();
+        for member in headers.list("cache-control") {
+            let (name, argument) = match member.split_once('=') {
+                Some((name, argument)) => (name.trim(), Some(unquote(argument))),
+                None => (member.trim(), None),
+            };
+            if name.eq_ignore_ascii_case("no-store") {
+                control.no_store = true;
+            } else if name.eq_ignore_ascii_case("no-cache") && argument.is_none() {
+                // With field names (`no-cache="set-cookie"`) it binds those fields only.
+                control.no_cache = true;
+            } else if name.eq_ignore_ascii_case("max-age") {
+                let seconds = delta_seconds(argument.as_deref().unwrap_or("")).unwrap_or(0);
+                control.max_age = Some(control.max_age.map_or(seconds, |known| known.min(seconds)));
+            }
+        }
+        control
+    }
+}
+
+/// Non-negative seconds; more digits than fit mean "for ever" (RFC 9111 1.2.2), anything else nothing.
+fn delta_seconds(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX).min(1 << 31))
+}
+
+/// How long after its arrival an answer still counts as fresh: `max-age` minus `Age`, or `Expires` minus `Date`
+/// where there is no `max-age`. No heuristic: an answer that says nothing is stale at once.
+#[must_use]
+pub fn fresh_for(headers: &Headers, now: Timestamp) -> Duration {
+    let control = CacheControl::of(headers);
+    if control.no_store || control.no_cache || vary_is_star(headers) {
+        return Duration::ZERO;
+    }
+    // Several Age lines: the first counts (RFC 9111 5.1); one that cannot be read is left out.
+    let age = headers.text("age").and_then(|text| delta_seconds(text.split(',').next().unwrap_or("").trim())).unwrap_or(0);
+    let lifetime = match control.max_age {
+        Some(seconds) => seconds,
+        None => expires_in(headers, now),
+    };
+    Duration::from_secs(lifetime.saturating_sub(age))
+}
+
+fn expires_in(headers: &Headers, now: Timestamp) -> u64 {
+    // `Expires: 0` and other garbage mean "already expired" (RFC 9111 5.3).
+    let Some(expires) = headers.text("expires").and_then(http_date) else { return 0 };
+    let from = headers.text("date").and_then(http_date).unwrap_or(now);
+    u64::try_from(expires.as_second().saturating_sub(from.as_second())).unwrap_or(0)
+}
+
+/// An HTTP date in any of its three forms (RFC 9110 5.6.7).
+#[must_use]
+pub fn http_date(text: &str) -> Option<Timestamp> {
+    let time = httpdate::parse_http_date(text.trim()).ok()?;
+    Timestamp::try_from(time).ok()
+}
+
+/// How long `Retry-After` asks for: seconds (fractions survive, rounded up) or a date, measured from the answer's own
+/// `Date` where it has one. Garbage and negative values are none. At most [`MAX_RETRY_AFTER`].
+#[must_use]
+pub fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
+    let text = headers.text("retry-after")?.trim();
+    let wait = if let Some(at) = http_date(text) {
+        let from = headers.text("date").and_then(http_date).unwrap_or(now);
+        u64::try_from(at.as_second().saturating_sub(from.as_second())).unwrap_or(0)
+    } else {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let more = u64::from(!fraction.is_empty());
+        if !fraction.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        delta_seconds(whole)?.saturating_add(more)
+    };
+    Some(Duration::from_secs(wait).min(MAX_RETRY_AFTER))
+}
+
+/// The longest pause that an answer can impose.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// `Vary: *`: the answer may not be reused for any request (RFC 9111 4.1).
+#[must_use]
+pub fn vary_is_star(headers: &Headers) -> bool {
+    headers.list("vary").iter().any(|name| name == "*")
+}
+
+/// What an answer depends on: the request fields that its `Vary` names, with a hash over the values we sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// Lower-case names, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// Over their values in the request.
+    #[serde(default)]
+    pub values: u64,
+}
+
+impl Variant {
+    /// The variant that an answer with `headers` is, given what we sent. Secret fields count by the upstream's scope
+    /// alone, so that neither a token nor its hash is ever stored.
+    #[must_use]
+    pub fn of(headers: &Headers, sent: &[(String, Sent)]) -> Self {
+        let mut names: Vec<String> = headers.list("vary").iter().map(|name| name.to_ascii_lowercase()).collect();
+        names.sort();
+        names.dedup();
+        let values = hash_values(&names, sent);
+        Self { names, values }
+    }
+
+    /// Whether a request with these fields selects this variant.
+    #[must_use]
+    pub fn matches(&self, sent: &[(String, Sent)]) -> bool {
+        hash_values(&self.names, sent) == self.values
+    }
+}
+
+/// A request field's value, as far as a variant may know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sent {
+    /// As sent.
+    Plain(String),
+    /// A secret: not looked at.
+    Secret,
+}
+
+fn hash_values(names: &[String], sent: &[(String, Sent)]) -> u64 {
+    let mut hasher = Sha256::new();
+    for name in names {
+        hasher.update(name.as_bytes());
+        for (known, value) in sent.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            hasher.update([1]);
+            hasher.update(known.to_ascii_lowercase().as_bytes());
+            if let Sent::Plain(value) = value {
+                // White space and list layout do not select (RFC 9111 4.1).
+                split_outside_quotes(value, ',', |part| {
+                    hasher.update([2]);
+                    hasher.update(part.trim().as_bytes());
+                });
+            }
+        }
+        hasher.update([0]);
+    }
+    let hash = hasher.finalize();
+    hash.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn h(pairs: &[(&str, &str)]) -> Headers {
+        pairs.iter().fold(Headers::new(), |headers, (name, value)| headers.with(name, value))
+    }
+
+    fn now() -> Timestamp {
+        "2026-11-30T12:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn validators_are_kept_as_they_came() {
+        let table: &[(&[(&str, &str)], Option<&str>)] = &[
+            (&[("ETag", "\"a\"")], Some("\"a\"")),
+            (&[("etag", "W/\"a\"")], Some("W/\"a\"")),
+            (&[("ETAG", "unquoted")], Some("unquoted")),
+            (&[("etag", "  ")], None),
+            (&[("etag", "\"a\""), ("etag", "\"b\"")], None),
+            (&[("etag", "\"a\""), ("etag", "\"a\"")], Some("\"a\"")),
+            (&[("etag", "\"\"")], Some("\"\"")),
+        ];
+        for (headers, expected) in table {
+            assert_eq!(Validators::of(&h(headers)).etag.as_deref(), expected.map(str::as_bytes), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_304_without_an_etag_removes_none() {
+        let ours = Validators::of(&h(&[("etag", "\"a\""), ("last-modified", "x")]));
+        let after = ours.refreshed_by(&h(&[("last-modified", "y")]));
+        assert_eq!((after.etag.as_deref(), after.last_modified.as_deref()), (Some(&b"\"a\""[..]), Some(&b"y"[..])));
+        assert_eq!(ours.refreshed_by(&h(&[("etag", "")])), ours, "a blank ETag removes none either");
+    }
+
+    #[test]
+    fn a_304_is_about_our_version_only() {
+        let ours = Validators::of(&h(&[("etag", "\"a-gzip\"")]));
+        for (theirs, same) in [("\"a\"", true), ("W/\"a\"", true), ("\"a-gzip\"", true), ("\"b\"", false), ("", true)] {
+            assert_eq!(ours.selected_by(&h(&[("etag", theirs)])), same, "{theirs}");
+        }
+    }
+
+    #[test]
+    fn freshness_is_what_the_answer_says_and_nothing_else() {
+        let date = ("date", "Mon, 30 Nov 2026 12:00:00 GMT");
+        let table: &[(&[(&str, &str)], u64)] = &[
+            (&[], 0),
+            (&[("last-modified", "Mon, 30 Nov 2020 12:00:00 GMT")], 0),
+            (&[("cache-control", "max-age=60")], 60),
+            (&[("cache-control", "Max-Age=\"60\"")], 60),
+            (&[("cache-control", "max-age=60"), ("age", "20")], 40),
+            (&[("cache-control", "max-age=60"), ("age", "99999999999999999999999")], 0),
+            (&[("cache-control", "max-age=60"), ("age", "-5")], 60),
+            (&[("cache-control", "max-age=99999999999999999999999")], 1 << 31),
+            (&[("cache-control", "max-age=-1")], 0),
+            (&[("cache-control", "max-age=60, max-age=10")], 10),
+            (&[("cache-control", "max-age=60"), ("cache-control", "no-cache")], 0),
+            (&[("cache-control", "No-Store, max-age=60")], 0),
+            (&[("cache-control", "no-cache=\"set-cookie\", max-age=60")], 60),
+            (&[("cache-control", "s-maxage=60")], 0),
+            (&[("cache-control", "max-age=60"), ("vary", "Accept, *")], 0),
+            (&[date, ("expires", "Mon, 30 Nov 2026 12:05:00 GMT")], 300),
+            (&[date, ("expires", "Mon, 30 Nov 2026 11:05:00 GMT")], 0),
+            (&[date, ("expires", "0")], 0),
+            (&[date, ("expires", "Mon, 30 Nov 2026 12:05:00 GMT"), ("cache-control", "max-age=1")], 1),
+        ];
+        for (headers, seconds) in table {
+            assert_eq!(fresh_for(&h(headers), now()), Duration::from_secs(*seconds), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn retry_after_in_all_forms() {
+        let table: &[(&[(&str, &str)], Option<u64>)] = &[
+            (&[], None),
+            (&[("retry-after", "120")], Some(120)),
+            (&[("retry-after", "1.5")], Some(2)),
+            (&[("retry-after", "0")], Some(0)),
+            (&[("retry-after", "-1")], None),
+            (&[("retry-after", "soon")], None),
+            (&[("retry-after", "1.x")], None),
+            (&[("retry-after", "999999999999999999999")], Some(86_400)),
+            (&[("retry-after", "Mon, 30 Nov 2026 12:01:00 GMT")], Some(60)),
+            (&[("retry-after", "Mon, 30 Nov 2026 11:00:00 GMT")], Some(0)),
+            // Our clock may be wrong; the answer's own Date is what the date was reckoned from.
+            (&[("retry-after", "Tue, 01 Dec 2037 00:00:30 GMT"), ("date", "Tue, 01 Dec 2037 00:00:00 GMT")], Some(30)),
+        ];
+        for (headers, seconds) in table {
+            assert_eq!(retry_after(&h(headers), now()), seconds.map(Duration::from_secs), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_variant_is_selected_by_the_fields_that_vary_names() {
+        let sent = |language: &str, token: &str| {
+            vec![
+                ("Accept-Language".to_owned(), Sent::Plain(language.to_owned())),
+                ("Authorization".to_owned(), if token.is_empty() { Sent::Plain(String::new()) } else { Sent::Secret }),
+            ]
+        };
+        let stored = Variant::of(&h(&[("vary", "accept-language, Authorization")]), &sent("de, en", "one"));
+        assert!(stored.matches(&sent("de,en", "two")), "a rotated token is the scope's matter");
+        assert!(!stored.matches(&sent("fr", "one")));
+        assert!(Variant::of(&Headers::new(), &sent("de", "")).matches(&sent("fr", "")));
+    }
+}

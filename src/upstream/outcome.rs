@@ -1,0 +1,398 @@
+//! What an answer means: every row of the table in ARCHITECTURE.md, as one pure classification with its reason.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::conditional::{Validators, retry_after};
+use super::headers::Headers;
+use crate::clock::Timestamp;
+
+/// What kind of trouble it is. It decides how long we wait and what `status` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The upstream asks for time.
+    Throttled,
+    /// It does not let us.
+    Denied,
+    /// It is not there (any more).
+    Gone,
+    /// It says that our request is wrong: the config has to change.
+    Refused,
+    /// It, or the way to it, does not work now.
+    Failing,
+    /// Somebody else answered, or not in the form that the config says.
+    NotOurs,
+    /// The answer is the upstream's, but its data is not as the config says.
+    BadData,
+    /// A certificate's dates and our clock do not fit, and our clock is not sure.
+    Clock,
+    /// Something on this device: a full disk, an unreadable secret, a sink that does not take the change.
+    Local,
+    /// The agent was told to stop.
+    Stopped,
+}
+
+impl Kind {
+    /// One word for logs, `status` and `sync --json`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Throttled => "throttled",
+            Self::Denied => "denied",
+            Self::Gone => "gone",
+            Self::Refused => "refused",
+            Self::Failing => "failing",
+            Self::NotOurs => "not-ours",
+            Self::BadData => "bad-data",
+            Self::Clock => "clock",
+            Self::Local => "local",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// Why a request or a pass did not give what was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind of trouble.
+    pub kind: Kind,
+    /// In words, with what to do where we know.
+    pub reason: String,
+    /// How long the upstream asked us to wait.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure for a reason in words.
+    #[must_use]
+    pub fn new(kind: Kind, reason: impl Into<String>) -> Self {
+        Self { kind, reason: reason.into(), retry_after: None }
+    }
+
+    /// The same, with where it happened in front of the reason.
+    #[must_use]
+    pub fn at(mut self, place: impl fmt::Display) -> Self {
+        self.reason = format!("{place}: {}", self.reason);
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.word(), self.reason)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// What was asked, as far as it decides what the answer means.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The validators that the request carried.
+    pub validators: Option<&'a Validators>,
+    /// Which representation is expected.
+    pub expect: Expect,
+    /// An empty answer is an answer.
+    pub allow_empty: bool,
+    /// The request carried a credential that can be renewed, and it was not renewed for this request yet.
+    pub renewable: bool,
+    /// The request may be sent once more without validators.
+    pub may_ask_again: bool,
+    /// Now, for a `Retry-After` date in an answer without `Date`.
+    pub now: Timestamp,
+}
+
+/// Which representation is expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// JSON, or NDJSON.
+    Json,
+    /// Whatever comes.
+    Any,
+}
+
+/// What to do with an answer, decided on its head alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// A full representation follows: read it to its end.
+    Body,
+    /// An allowed empty answer: an empty listing.
+    Empty,
+    /// What we hold is current. The body, if any came, is not read.
+    NotModified,
+    /// Ask once more, without validators, for this reason.
+    Unconditionally(&'static str),
+    /// Ask once more with a renewed credential.
+    Renew,
+    /// Go on there.
+    Redirect {
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+        /// `Location` as it came.
+        location: String,
+    },
+    /// Nothing to be had.
+    Failed(Failure),
+}
+
+/// Decides what an answer's head means for what was asked. Total: every status has a row.
+#[must_use]
+pub fn classify(status: u16, headers: &Headers, asked: &Asked<'_>) -> Verdict {
+    let conditional = asked.validators.is_some_and(|validators| !validators.is_empty());
+    match status {
+        200 => full(headers, asked),
+        203 => full(headers, asked),
+        204 | 205 => empty(status, asked),
+        206 => failed(Kind::NotOurs, "206 (a part) to a request for the whole: the upstream or a cache in between is broken"),
+        304 if !conditional && asked.may_ask_again => Verdict::Unconditionally("304 although nothing was held"),
+        304 if !conditional => failed(Kind::Failing, "304 (not modified) to an unconditional request"),
+        304 => match asked.validators {
+            Some(ours) if !ours.selected_by(headers) && asked.may_ask_again => {
+                Verdict::Unconditionally("304 for another version than the one held")
+            }
+            Some(ours) if !ours.selected_by(headers) => failed(Kind::Failing, "304 for another version than the one held"),
+            _ => Verdict::NotModified,
+        },
+        301 | 302 | 303 | 307 | 308 => match headers.text("location").filter(|location| !location.is_empty()) {
+            Some(location) => Verdict::Redirect { status, location: location.to_owned() },
+            None => failed(Kind::Failing, format!("{status} (redirect) without a Location")),
+        },
+        300 | 305 | 306 | 309..=399 => failed(Kind::NotOurs, format!("{status}: no redirect that can be followed")),
+        400 | 412 if conditional && asked.may_ask_again => {
+            Verdict::Unconditionally("the conditional request was refused")
+        }
+        401 if asked.renewable => Verdict::Renew,
+        401 => failed(Kind::Denied, "401 (unauthorized): the credential is missing, wrong or expired"),
+        403 if is_rate_limited(headers) => throttled(status, headers, asked),
+        403 => failed(Kind::Denied, "403 (forbidden): this credential may not read this"),
+        407 => failed(Kind::Denied, "407: the proxy wants credentials; put them in the proxy's URL"),
+        404 => failed(Kind::Gone, "404 (not found): is the path right?"),
+        410 => failed(Kind::Gone, "410 (gone): the upstream says that this is gone for good"),
+        408 | 425 | 429 | 503 => throttled(status, headers, asked),
+        511 => failed(Kind::NotOurs, "511 (network authentication required): a captive portal wants a login"),
+        400..=499 => failed(Kind::Refused, format!("{status}: the upstream refuses the request as it is configured")),
+        500..=599 => failed(Kind::Failing, format!("{status}: the upstream has an error of its own")),
+        _ => failed(Kind::NotOurs, format!("{status} is no final status of HTTP")),
+    }
+}
+
+fn failed(kind: Kind, reason: impl Into<String>) -> Verdict {
+    Verdict::Failed(Failure::new(kind, reason))
+}
+
+fn throttled(status: u16, headers: &Headers, asked: &Asked<'_>) -> Verdict {
+    let wait = retry_after(headers, asked.now).or_else(|| reset_after(headers, asked.now));
+    let reason = match wait {
+        Some(wait) => format!("{status}: asked to wait {} s", wait.as_secs()),
+        None => format!("{status}: asked to wait, without saying how long"),
+    };
+    Verdict::Failed(Failure { kind: Kind::Throttled, reason, retry_after: wait })
+}
+
+/// A 403 that is about quantity, as GitHub and others send it.
+fn is_rate_limited(headers: &Headers) -> bool {
+    let none_left = |name| headers.text(name).is_some_and(|left| left.trim() == "0");
+    headers.text("retry-after").is_some() || none_left("x-ratelimit-remaining") || none_left("ratelimit-remaining")
+}
+
+/// `X-RateLimit-Reset`: an epoch second, or seconds from now.
+fn reset_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
+    let value: i64 = headers.text("x-ratelimit-reset").or_else(|| headers.text("ratelimit-reset"))?.trim().parse().ok()?;
+    let from = headers.text("date").and_then(super::conditional::http_date).unwrap_or(now).as_second();
+    let seconds = if value > 1_000_000_000 { value.saturating_sub(from) } else { value };
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(super::conditional::MAX_RETRY_AFTER))
+}
+
+fn full(headers: &Headers, asked: &Asked<'_>) -> Verdict {
+    if headers.bytes("content-range").is_some() {
+        return failed(Kind::NotOurs, "200 with a Content-Range: a part, sold as the whole");
+    }
+    if let Err(codings) = coding(headers) {
+        return failed(Kind::NotOurs, format!("Content-Encoding {codings} was not asked for"));
+    }
+    if headers.text("content-length") == Some("0") {
+        return empty(200, asked);
+    }
+    if asked.expect == Expect::Json {
+        if let Some(media_type) = wrong_media_type(headers) {
+            return failed(
+                Kind::NotOurs,
+                format!("Content-Type {media_type} is not JSON: is this a captive portal, a login or an error page?"),
+            );
+        }
+    }
+    Verdict::Body
+}
+
+/// How a body is coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coding {
+    /// As it is.
+    Identity,
+    /// `gzip`, also spelled `x-gzip` and in any letter case (RFC 9110 8.4.1.3).
+    Gzip,
+}
+
+/// The one coding that a body may have.
+///
+/// # Errors
+/// The codings as they stand there, if they are any but one gzip: nothing else was asked for.
+pub fn coding(headers: &Headers) -> Result<Coding, String> {
+    let mut codings = headers.list("content-encoding");
+    codings.retain(|coding| !coding.eq_ignore_ascii_case("identity"));
+    match codings.as_slice() {
+        [] => Ok(Coding::Identity),
+        [one] if one.eq_ignore_ascii_case("gzip") || one.eq_ignore_ascii_case("x-gzip") => Ok(Coding::Gzip),
+        _ => Err(codings.join(", ")),
+    }
+}
+
+fn empty(status: u16, asked: &Asked<'_>) -> Verdict {
+    if asked.allow_empty {
+        Verdict::Empty
+    } else {
+        failed(
+            Kind::NotOurs,
+            format!("{status} without a body: that is not an empty listing (`allow_empty = true` if this API means it so)"),
+        )
+    }
+}
+
+/// The media type, if it is one that cannot be JSON. Text and octet streams pass: file servers send data that way.
+fn wrong_media_type(headers: &Headers) -> Option<String> {
+    let value = headers.text("content-type")?;
+    let media_type = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let passes = media_type.is_empty()
+        || media_type.contains("json")
+        || matches!(media_type.as_str(), "text/plain" | "application/octet-stream" | "binary/octet-stream" | "text/javascript" | "application/javascript");
+    (!passes).then_some(media_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(validators: Option<&Validators>) -> Asked<'_> {
+        Asked {
+            validators,
+            expect: Expect::Json,
+            allow_empty: false,
+            renewable: false,
+            may_ask_again: true,
+            now: "2026-11-30T12:00:00Z".parse().unwrap(),
+        }
+    }
+
+    fn h(pairs: &[(&str, &str)]) -> Headers {
+        pairs.iter().fold(Headers::new(), |headers, (name, value)| headers.with(name, value))
+    }
+
+    /// The table of the design, row by row: status, headers, conditional?, what it means.
+    #[test]
+    fn every_row_of_the_table() {
+        let json = &[("content-type", "application/json")][..];
+        let held = Validators { etag: Some(b"\"a\"".to_vec()), last_modified: None };
+        let table: &[(u16, &[(&str, &str)], bool, &str)] = &[
+            (200, json, true, "body"),
+            (200, &[("content-type", "application/vnd.api+json; charset=utf-8")], false, "body"),
+            (200, &[("content-type", "application/octet-stream")], false, "body"),
+            (200, &[], false, "body"),
+            (200, &[("content-type", "text/html")], true, "not-ours"),
+            (200, &[("content-type", "TEXT/HTML; charset=x")], true, "not-ours"),
+            (200, &[("content-type", "image/png")], true, "not-ours"),
+            (200, &[("content-encoding", "gzip")], true, "body"),
+            (200, &[("content-encoding", "X-GZip, identity")], true, "body"),
+            (200, &[("content-encoding", "deflate")], true, "not-ours"),
+            (200, &[("content-encoding", "br")], true, "not-ours"),
+            (200, &[("content-encoding", "gzip, gzip")], true, "not-ours"),
+            (200, &[("content-encoding", "identity")], true, "body"),
+            (200, &[("content-length", "0")], true, "not-ours"),
+            (200, &[("content-range", "bytes 0-4/5")], true, "not-ours"),
+            (204, &[], true, "not-ours"),
+            (205, &[], true, "not-ours"),
+            (206, &[("content-range", "bytes 0-4/5")], true, "not-ours"),
+            (304, &[], true, "not-modified"),
+            (304, &[("etag", "W/\"a\"")], true, "not-modified"),
+            (304, &[("etag", "\"b\"")], true, "again"),
+            (304, &[], false, "again"),
+            (301, &[("location", "/x")], false, "redirect"),
+            (302, &[("location", "/x")], false, "redirect"),
+            (303, &[("location", "/x")], false, "redirect"),
+            (307, &[("location", "/x")], false, "redirect"),
+            (308, &[("location", "/x")], false, "redirect"),
+            (302, &[], false, "failing"),
+            (302, &[("location", "")], false, "failing"),
+            (300, &[("location", "/x")], false, "not-ours"),
+            (305, &[("location", "/x")], false, "not-ours"),
+            (400, &[], true, "again"),
+            (400, &[], false, "refused"),
+            (412, &[], true, "again"),
+            (401, &[], true, "denied"),
+            (403, &[], true, "denied"),
+            (403, &[("x-ratelimit-remaining", "0")], true, "throttled"),
+            (403, &[("retry-after", "60")], true, "throttled"),
+            (404, &[], true, "gone"),
+            (410, &[], true, "gone"),
+            (408, &[], true, "throttled"),
+            (425, &[], true, "throttled"),
+            (429, &[("retry-after", "7")], true, "throttled"),
+            (503, &[], true, "throttled"),
+            (405, &[], true, "refused"),
+            (418, &[], true, "refused"),
+            (451, &[], true, "refused"),
+            (500, &[], true, "failing"),
+            (502, &[], true, "failing"),
+            (504, &[], true, "failing"),
+            (511, &[], true, "not-ours"),
+            (600, &[], true, "not-ours"),
+            (99, &[], true, "not-ours"),
+        ];
+        for (status, headers, conditional, expected) in table {
+            let verdict = classify(*status, &h(headers), &asked(conditional.then_some(&held)));
+            let word = match &verdict {
+                Verdict::Body => "body",
+                Verdict::Empty => "empty",
+                Verdict::NotModified => "not-modified",
+                Verdict::Unconditionally(_) => "again",
+                Verdict::Renew => "renew",
+                Verdict::Redirect { .. } => "redirect",
+                Verdict::Failed(failure) => failure.kind.word(),
+            };
+            assert_eq!(word, *expected, "{status} {headers:?} conditional: {conditional}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_a_third_time() {
+        let held = Validators { etag: Some(b"\"a\"".to_vec()), last_modified: None };
+        for (status, headers) in [(400, h(&[])), (412, h(&[])), (304, h(&[("etag", "\"b\"")]))] {
+            let last = Asked { may_ask_again: false, ..asked(Some(&held)) };
+            assert!(matches!(classify(status, &headers, &last), Verdict::Failed(_)), "{status}");
+        }
+        let last = Asked { may_ask_again: false, ..asked(None) };
+        assert!(matches!(classify(304, &h(&[]), &last), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn every_status_is_classified_and_none_of_an_error_means_unchanged() {
+        let held = Validators { etag: Some(b"\"a\"".to_vec()), last_modified: None };
+        for status in 0..=999u16 {
+            let verdict = classify(status, &h(&[]), &asked(Some(&held)));
+            assert_eq!(verdict == Verdict::NotModified, status == 304, "{status}");
+            assert_eq!(verdict == Verdict::Body, status == 200 || status == 203, "{status}");
+        }
+    }
+
+    #[test]
+    fn throttling_keeps_what_the_upstream_asked_for() {
+        let wait = |headers: &[(&str, &str)]| match classify(429, &h(headers), &asked(None)) {
+            Verdict::Failed(failure) => failure.retry_after.map(|wait| wait.as_secs()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(wait(&[("retry-after", "7")]), Some(7));
+        assert_eq!(wait(&[("x-ratelimit-reset", "30")]), Some(30));
+        let date = ("date", "Mon, 30 Nov 2026 12:00:00 GMT");
+        assert_eq!(wait(&[date, ("x-ratelimit-reset", "1796040060")]), Some(60));
+        assert_eq!(wait(&[]), None);
+    }
+}
