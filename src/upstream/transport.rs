@@ -236,13 +236,15 @@ impl fmt::Debug for TcpTransport {
 mod tests {
     use std::net::TcpListener;
     use std::os::fd::OwnedFd;
-    use std::sync::Arc;
+    use std::os::unix::net::UnixStream;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
     use std::time::Duration;
 
     use super::*;
     use crate::clock::SystemClock;
     use crate::upstream::line::Patience;
-    use crate::wait::Wait;
+    use crate::wait::{Attendant, Interests, Ready, Wait};
 
     fn line(connect: Duration) -> Line {
         let long = Duration::from_secs(30);
@@ -323,5 +325,62 @@ mod tests {
         let open = listener.local_addr().unwrap();
         let socket = connect_to_any(&line(Duration::from_millis(600)), &[deaf, open]).unwrap();
         assert_eq!(socket.peer_addr().unwrap(), open);
+    }
+
+    /// Answers each byte with itself.
+    struct Echo(UnixStream);
+
+    impl Attendant for Echo {
+        fn interests<'a>(&'a self, into: &mut Interests<'a>) {
+            into.add(self.0.as_fd(), 0, Interest::Read);
+        }
+
+        fn attend(&mut self, ready: &[Ready], _: Mono, _: &Wait) -> Option<Mono> {
+            if !ready.is_empty() {
+                let mut byte = [0];
+                self.0.read_exact(&mut byte).unwrap();
+                self.0.write_all(&byte).unwrap();
+            }
+            None
+        }
+    }
+
+    #[test]
+    fn while_the_kernel_always_has_more_the_attendant_is_served() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let line = line(Duration::from_secs(30));
+        let socket = connect_to_any(&line, &[listener.local_addr().unwrap()]).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let streaming =
+            thread::spawn(move || while server.write_all(&[b'x'; 64 * 1024]).is_ok() {});
+
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        line.wait().attend(Box::new(Echo(ours)));
+        let (done, is_done) = mpsc::channel();
+        let asking = thread::spawn(move || {
+            for byte in 0..10 {
+                theirs.write_all(&[byte]).unwrap();
+                theirs.read_exact(&mut [0]).unwrap();
+            }
+            done.send(()).unwrap();
+        });
+
+        let mut transport = TcpTransport {
+            socket,
+            buffers: LazyBuffers::new(16 * 1024, 1),
+            line,
+        };
+        while is_done.try_recv().is_err() {
+            // No read finds the socket empty, so none of them waits.
+            while rustix::io::ioctl_fionread(&transport.socket).unwrap() == 0 {
+                thread::yield_now();
+            }
+            assert!(transport.await_input(NextTimeout::default()).unwrap());
+            let bytes = transport.buffers().input().len();
+            transport.buffers().input_consume(bytes);
+        }
+        drop(transport);
+        asking.join().unwrap();
+        streaming.join().unwrap();
     }
 }
