@@ -4,3 +4,5 @@ pub mod config;
 pub mod contract;
 pub mod pointer;
 pub mod record;
+pub mod upstream;
+pub mod wait;

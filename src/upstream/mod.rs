@@ -1,0 +1,25 @@
+//! Talking to an upstream: how bytes get there and back.
+//!
+//! ureq speaks HTTP; what it speaks it over is ours, so that a blocking pull waits in the one [wait](crate::wait).
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`agent`] | one ureq agent per upstream, put together from the others |
+//! | [`line`](mod@line) | what an upstream's connections share: deadlines, byte counts, the state of the last one |
+//! | [`dns`] | names into addresses, in a helper thread that the wait watches |
+//! | [`transport`] | TCP: connect, read and write through the wait |
+//! | [`tls`] | the rustls client config: roots, client certificate, time |
+//! | [`secure`] | TLS over a transport |
+//! | [`proxy`] | which proxy, if any |
+//! | [`cause`] | why a transport failed, as a type that survives ureq |
+//!
+//! Only this room names ureq and rustls' client.
+
+pub mod agent;
+pub mod cause;
+pub mod dns;
+pub mod line;
+pub mod proxy;
+pub mod secure;
+pub mod tls;
+pub mod transport;

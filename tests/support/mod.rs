@@ -1,0 +1,14 @@
+//! What the tests share: a scripted upstream, a proxy, certificates, and the client side put together.
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+#![allow(unreachable_pub, reason = "a module of each test file")]
+
+pub mod answer;
+pub mod attendant;
+pub mod client;
+pub mod pki;
+pub mod proxy;
+pub mod upstream;
