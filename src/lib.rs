@@ -4,3 +4,4 @@ pub mod config;
 pub mod contract;
 pub mod pointer;
 pub mod record;
+pub mod store;
