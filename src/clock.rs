@@ -70,7 +70,9 @@ impl FakeClock {
     /// A clock that shows `wall`.
     #[must_use]
     pub fn at(wall: Timestamp) -> Self {
-        Self { now: Mutex::new((wall, Mono(Duration::from_secs(1000)))) }
+        Self {
+            now: Mutex::new((wall, Mono(Duration::from_secs(1000)))),
+        }
     }
 
     /// Moves both clocks forward.
@@ -86,7 +88,9 @@ impl FakeClock {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, (Timestamp, Mono)> {
-        self.now.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.now
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

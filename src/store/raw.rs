@@ -1,0 +1,255 @@
+//! sled inside its rails: how it is opened, read, written and kept from taking the process down.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use super::error::StoreError;
+
+/// A key or value as the tree hands it out: cheap to clone.
+pub(super) type Bytes = sled::IVec;
+
+/// Fixed when a store is created. sled moves nodes over a quarter of it to `blobs/`, which it never syncs; a leaf node
+/// of 17 values of 3 kB stays below that quarter.
+pub(super) const SEGMENT: usize = 256 * 1024;
+
+/// Holds 256 nodes whatever it says, since each of sled's 256 cache shards keeps one.
+const CACHE: u64 = 1024 * 1024;
+
+/// Less free space than this, and a failure is put down to a full disk: sled hides the reason in a panic.
+const LOW_WATER: u64 = 1024 * 1024;
+
+/// sled's one tree in a directory of its own.
+#[derive(Debug)]
+pub(super) struct Tree {
+    db: sled::Db,
+    /// Our own handle of `db`, for the sync that sled's flush does not do.
+    file: File,
+    dir: PathBuf,
+}
+
+impl Tree {
+    /// Opens the database in `dir`, or creates one there and makes the creation durable.
+    pub(super) fn open(dir: &Path, segment: usize) -> Result<Self, StoreError> {
+        let existed = dir.join("db").exists();
+        if existed {
+            remove_snapshots(dir, |name| name.ends_with(".generating"))?;
+        }
+        let config = sled::Config::new()
+            .path(dir)
+            .segment_size(segment)
+            .mode(sled::Mode::LowSpace)
+            .cache_capacity(CACHE)
+            .use_compression(false)
+            .flush_every_ms(None);
+        let db = guarded(dir, || config.open())?;
+        let file = open_file(&dir.join("db"))?;
+        let tree = Self {
+            db,
+            file,
+            dir: dir.to_path_buf(),
+        };
+        if !existed {
+            tree.sync_creation()?;
+        }
+        if tree.blobs()? > 0 {
+            log::warn!(
+                "{} is not empty: an entry is too large, and would not survive a power cut",
+                dir.join("blobs").display()
+            );
+        }
+        Ok(tree)
+    }
+
+    fn sync_creation(&self) -> Result<(), StoreError> {
+        sync(&self.dir.join("conf"))?;
+        sync(&self.dir.join("db"))?;
+        sync(&self.dir.join("blobs"))?;
+        sync(&self.dir)?;
+        self.dir.parent().map_or(Ok(()), sync)
+    }
+
+    /// Files in `blobs/`; none is right.
+    pub(super) fn blobs(&self) -> Result<usize, StoreError> {
+        Ok(list(&self.dir.join("blobs"))?.len())
+    }
+
+    /// The directory of this database.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The value of `key`.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        guarded(&self.dir, || self.db.get(key))
+    }
+
+    /// The first entry whose key is greater than `key`.
+    pub(super) fn after(&self, key: &[u8]) -> Result<Option<(Bytes, Bytes)>, StoreError> {
+        self.range(Bound::Excluded(key)).next().transpose()
+    }
+
+    /// The last entry whose key is less than `key`.
+    pub(super) fn before(&self, key: &[u8]) -> Result<Option<(Bytes, Bytes)>, StoreError> {
+        guarded(&self.dir, || self.db.range(..key).next_back().transpose())
+    }
+
+    /// All entries from `from` on, in the order of their keys.
+    pub(super) fn range(&self, from: Bound<&[u8]>) -> Entries<'_> {
+        Entries {
+            dir: &self.dir,
+            iter: self.db.range::<&[u8], _>((from, Bound::Unbounded)),
+            failed: false,
+        }
+    }
+
+    /// Applies the batch as one and returns when the medium has it. After an error nobody knows what is on disk.
+    pub(super) fn write(&self, batch: sled::Batch) -> Result<(), StoreError> {
+        guarded(&self.dir, || self.db.apply_batch(batch))?;
+        guarded(&self.dir, || self.db.flush())?;
+        self.file
+            .sync_data()
+            .map_err(|error| StoreError::io(&self.dir.join("db"), error))
+    }
+
+    /// How far the log has come, in bytes ever written.
+    #[cfg(test)]
+    pub(super) fn log_bytes(&self) -> u64 {
+        u64::try_from(self.db.context.pagecache.log.stable_offset()).unwrap_or(0)
+    }
+}
+
+/// Entries in the order of their keys. Ends after the first error.
+pub(super) struct Entries<'a> {
+    dir: &'a Path,
+    iter: sled::Iter,
+    failed: bool,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<(Bytes, Bytes), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let entry = guarded(self.dir, || self.iter.next().transpose()).transpose();
+        self.failed = matches!(entry, Some(Err(_)));
+        entry
+    }
+}
+
+thread_local! {
+    /// Set while a panic of this thread is expected and caught.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a call into sled. A panic in there is damage, and is not printed as a crash of ours.
+fn guarded<T>(dir: &Path, call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, StoreError> {
+    hush();
+    let before = QUIET.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    QUIET.set(before);
+    match outcome {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(sled::Error::Io(error))) => Err(of_io(dir, error)),
+        Ok(Err(error)) => Err(blame(dir, error.to_string())),
+        Err(payload) => {
+            let why = payload
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| payload.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            Err(blame(dir, format!("sled panicked: {why}")))
+        }
+    }
+}
+
+/// Sends panics that are caught here, and those of sled's own threads, to the log. Installed once: taking the hook and
+/// putting it back around each call would race with other threads.
+fn hush() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let of_sled = std::thread::current()
+                .name()
+                .is_some_and(|name| name.starts_with("sled-io-"));
+            if of_sled || QUIET.get() {
+                log::debug!("caught in sled: {info}");
+            } else {
+                before(info);
+            }
+        }));
+    });
+}
+
+/// An error of the system met inside sled: environment if it is one that a person can mend, else damage.
+fn of_io(dir: &Path, error: io::Error) -> StoreError {
+    if error.to_string().contains("could not acquire lock") {
+        return StoreError::Locked {
+            path: dir.join("db"),
+        };
+    }
+    // ENOMEM, ENFILE and EMFILE say nothing of the data.
+    let scarce = matches!(error.raw_os_error(), Some(12 | 23 | 24))
+        || error.kind() == io::ErrorKind::OutOfMemory;
+    match StoreError::io(dir, error) {
+        StoreError::Io { source, .. } if !scarce => blame(dir, source.to_string()),
+        other => other,
+    }
+}
+
+/// Damage, unless the disk is so full that this explains it.
+fn blame(dir: &Path, why: String) -> StoreError {
+    match rustix::fs::statvfs(dir) {
+        Ok(free) if free.f_bavail.saturating_mul(free.f_frsize) < LOW_WATER => {
+            StoreError::Full { path: dir.into() }
+        }
+        _ => StoreError::Damaged { why },
+    }
+}
+
+/// Removes the snapshots whose name passes `which`. A snapshot only makes opening faster; a torn one prevents it.
+pub(super) fn remove_snapshots(dir: &Path, which: impl Fn(&str) -> bool) -> Result<(), StoreError> {
+    for path in list(dir)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("snap.") && which(&name) {
+            fs::remove_file(&path).map_err(|error| StoreError::io(&path, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// The paths in a directory; none if there is no directory.
+pub(super) fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::io(dir, error)),
+    };
+    let mut paths = entries
+        .map(|entry| {
+            entry
+                .map(|entry| entry.path())
+                .map_err(|error| StoreError::io(dir, error))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Makes a file, or the names in a directory, durable.
+pub(super) fn sync(path: &Path) -> Result<(), StoreError> {
+    open_file(path)?
+        .sync_all()
+        .map_err(|error| StoreError::io(path, error))
+}
+
+fn open_file(path: &Path) -> Result<File, StoreError> {
+    File::open(path).map_err(|error| StoreError::io(path, error))
+}
