@@ -2,5 +2,7 @@
 pub mod clock;
 pub mod config;
 pub mod contract;
+pub mod json;
 pub mod pointer;
+pub mod pull;
 pub mod record;
