@@ -196,11 +196,11 @@ impl<'p, R: Read> Selector<'p, R> {
         let line = self
             .window
             .line(limit, || SelectError::RecordTooLong { number, limit })?;
-        self.unterminated = line == Some(window::Line::Unterminated);
-        Ok(match line {
-            Some(_) => (State::Lines, true),
-            None => (State::Done, false),
-        })
+        let Some(line) = line else {
+            return Ok((State::Done, false));
+        };
+        self.unterminated = line == window::Line::Unterminated;
+        Ok((State::Lines, true))
     }
 }
 

@@ -89,11 +89,14 @@ impl fmt::Display for SelectError {
                 expected,
                 found,
             } => {
-                let found = found.escape_ascii();
                 write!(
                     f,
-                    "the body is not JSON: expected {expected} at byte {offset}, found `{found}`"
-                )
+                    "the body is not JSON: expected {expected} at byte {offset}, found "
+                )?;
+                match found {
+                    b' '..=b'~' => write!(f, "`{}`", char::from(*found)),
+                    _ => write!(f, "byte {found:#04x}"),
+                }
             }
             Self::BadValue { offset, bad } => {
                 let at = offset.saturating_add(u64::try_from(bad.offset).unwrap_or(u64::MAX));
