@@ -1,10 +1,84 @@
 //! The configuration: the file as written becomes a checked [`Config`], or an error with file, line and what was expected.
 
+mod check;
+mod error;
+mod fingerprint;
+mod nearest;
+mod print;
+mod raw;
+mod reader;
+mod secret;
+pub mod value;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use toml::de::DeTable;
+
+pub use self::error::{Errors, Place, Problem};
+pub use self::fingerprint::fingerprint;
+pub use self::print::print;
+pub use self::secret::{Env, MAX_LEN as MAX_SECRET_LEN, SecretError, SecretReason, SecretValue};
 use crate::pointer::Pointer;
+
+/// The largest config file in bytes.
+const MAX_LEN: usize = 1 << 20;
+
+/// Reads and checks a config file. Beside what [`parse`] finds it warns of secret files that everybody may read.
+///
+/// # Errors
+/// [`Errors`]: the file can't be read, or everything that is wrong in it.
+pub fn load(path: &Path, env: Env<'_>) -> Result<Config, Errors> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| Errors::file(path, format!("can't be read: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.split(|byte| *byte == b'\n').count();
+        Errors::file(path, format!("line {line} is not UTF-8"))
+    })?;
+    let mut config = parse(&text, path, env)?;
+    for (name, upstream) in &config.upstreams {
+        for secret in upstream
+            .secrets()
+            .filter(|secret| secret.is_world_readable())
+        {
+            let warning = format!("upstream.{name}: every user may read {secret}: chmod o-r");
+            config.warnings.push(warning);
+        }
+    }
+    Ok(config)
+}
+
+/// Checks the text of a config file. `path` is named in errors, and its directory is where relative paths start; the
+/// file system is not looked at, apart from the host's name.
+///
+/// # Errors
+/// [`Errors`]: everything that is wrong, not only the first thing; of what is no TOML, what the parser found.
+pub fn parse(text: &str, path: &Path, env: Env<'_>) -> Result<Config, Errors> {
+    if text.len() > MAX_LEN {
+        return Err(Errors::file(
+            path,
+            format!("is longer than {MAX_LEN} bytes: is this the right file?"),
+        ));
+    }
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut check = reader::Check::new(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()));
+    let root = match DeTable::parse(text) {
+        Ok(root) => root,
+        Err(error) => {
+            check.syntax(text, &error);
+            return Err(check.into_errors(path, text));
+        }
+    };
+    match check::check(&mut check, &root, env) {
+        Some(config) => Ok(config),
+        None => Err(check.into_errors(path, text)),
+    }
+}
 
 /// A checked configuration: every reference resolves, every unit is right, every default is filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +89,8 @@ pub struct Config {
     pub upstreams: BTreeMap<String, Upstream>,
     /// Collections by name.
     pub sources: BTreeMap<String, Source>,
+    /// What deserves a word at start but is no error. No secret is in it.
+    pub warnings: Vec<String>,
 }
 
 /// `[agent]`
@@ -41,7 +117,7 @@ pub struct Upstream {
     pub scope: String,
     /// Further request headers, sent to this origin alone.
     pub headers: Vec<(String, Secret)>,
-    /// Certificates to trust beside (or, with `roots = "extra-only"`, instead of) the system's, PEM.
+    /// Certificates to trust beside (or, with `roots = "extra-only"`, instead of) the system's, PEM. Absolute.
     pub extra_ca: Option<PathBuf>,
     /// Which trust anchors count. Default `system`, with the bundled set if the system has none.
     pub roots: Roots,
@@ -49,8 +125,32 @@ pub struct Upstream {
     pub client_cert: Option<ClientCert>,
     /// Proxy URL; `None`: from the environment (`HTTPS_PROXY`, `NO_PROXY`); an empty string in the file means none.
     pub proxy: Proxy,
+    /// Credentials may cross the network in the clear: `http` to another host than this one. Default false.
+    pub insecure_http: bool,
     /// Deadlines and sizes.
     pub limits: Limits,
+}
+
+impl Upstream {
+    /// Every secret that this upstream needs, literal headers included.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        let auth = match &self.auth {
+            Auth::None => None,
+            Auth::Bearer(secret)
+            | Auth::Basic {
+                password: secret, ..
+            }
+            | Auth::Header { value: secret, .. }
+            | Auth::OAuth2 {
+                client_secret: secret,
+                ..
+            } => Some(secret),
+        };
+        let client = self.client_cert.as_ref().map(|client| &client.key);
+        auth.into_iter()
+            .chain(client)
+            .chain(self.headers.iter().map(|(_, value)| value))
+    }
 }
 
 /// Which trust anchors count.
@@ -71,7 +171,7 @@ pub enum Proxy {
     Environment,
     /// None, whatever the environment says.
     Direct,
-    /// This one (`http://[user:password@]host:port`).
+    /// This one (`http://host:port`). One that needs a password comes from the environment, so that no secret is here.
     Url(String),
 }
 
@@ -119,11 +219,11 @@ pub enum Auth {
 }
 
 /// A secret by reference. It is read when it is used; `Debug` and `Display` never print a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
     /// A file of that name in `$CREDENTIALS_DIRECTORY` (systemd's `LoadCredential=`).
     Credential(String),
-    /// A file; relative paths are relative to the config file.
+    /// A file. In the config it may be relative to the config file; here it is absolute.
     File(PathBuf),
     /// An environment variable.
     Env(String),
@@ -189,6 +289,8 @@ pub struct Source {
     pub on_bad_record: OnBad,
     /// How deletions by absence are guarded.
     pub max_loss: MaxLoss,
+    /// How often a full pass finds what is gone. A snapshot always does, so nothing reads this yet. Default `None`.
+    pub reconcile_every: Option<Duration>,
     /// Plain columns beside the JSON body.
     pub columns: Vec<(String, Pointer)>,
     /// What happens to a deleted record's row.

@@ -1,0 +1,309 @@
+//! From the file as written to a checked [`Config`]: defaults, units, ranges, references. Everything that is wrong is
+//! collected, not only the first thing.
+
+mod auth;
+mod pages;
+mod place;
+mod record;
+mod source;
+mod upstream;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::raw::{AGENT, SOURCE, TOP, UPSTREAM};
+use super::reader::{Check, Item, Table};
+use super::secret::Env;
+use super::{Agent, Config, Upstream};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// What a `[section.NAME]` key must look like; SQLite tables and columns are named so without quoting surprises.
+const NAME: &str = "a letter, then letters, digits, `_` or `-`, at most 63 characters";
+
+/// Checks a parsed file. `None`: `check` has noted why not.
+pub(super) fn check(
+    check: &mut Check,
+    root: &Spanned<DeTable<'_>>,
+    env: Env<'_>,
+) -> Option<Config> {
+    let top = Table::open(check, &TOP, "the file".to_owned(), 0..0, root.get_ref());
+    let agent = agent(check, &top, env);
+    let mut upstreams = BTreeMap::new();
+    for (name, table) in sections(check, &top, "upstream") {
+        if let Some(upstream) = upstream::upstream(check, &table) {
+            upstreams.insert(name.to_owned(), upstream);
+        }
+    }
+    let mut sources = BTreeMap::new();
+    let mut used = Vec::new();
+    for (name, table) in sections(check, &top, "source") {
+        source_name(check, &sources, name, &table.span);
+        let source = source::source(check, name, &table, &top, &mut upstreams);
+        if let Some(source) = source {
+            used.push(source.upstream.clone());
+            sources.insert(name.to_owned(), source);
+        }
+    }
+    if !check.is_clean() {
+        return None;
+    }
+    for name in upstreams.keys().filter(|name| !used.contains(name)) {
+        check
+            .warnings
+            .push(format!("upstream.{name}: no source uses it"));
+    }
+    if sources.is_empty() {
+        check
+            .warnings
+            .push("there is no [source.NAME]: nothing will be pulled".to_owned());
+    }
+    warn_of_literals(check, &upstreams);
+    let warnings = std::mem::take(&mut check.warnings);
+    Some(Config {
+        agent: agent?,
+        upstreams,
+        sources,
+        warnings,
+    })
+}
+
+/// The sub-tables of `[upstream]` or `[source]` in the file's order, names checked.
+fn sections<'t>(check: &mut Check, top: &Table<'t>, kind: &str) -> Vec<(&'t str, Table<'t>)> {
+    let expected = format!("sections [{kind}.NAME]");
+    let Some(all) = top.item(kind) else {
+        return Vec::new();
+    };
+    let keys = if kind == "source" { &SOURCE } else { &UPSTREAM };
+    let mut sections = Vec::new();
+    for (name, item) in all.entries(check, &expected) {
+        if item.get().as_table().is_none() {
+            let what = format!("`{}` is written in [{kind}] itself", name.escape_debug());
+            check.hide_all(item.value);
+            check.error(
+                &item.key,
+                what,
+                format!("a section with a name: [{kind}.NAME]"),
+            );
+            continue;
+        }
+        if !is_name(name) {
+            check.error(
+                &item.key,
+                format!("{name:?} can't be the name of a {kind}"),
+                NAME,
+            );
+        }
+        let label = format!("[{kind}.{}]", name.escape_debug());
+        if let Some(entries) = item.get().as_table() {
+            sections.push((
+                name,
+                Table::open(check, keys, label, item.key.clone(), entries),
+            ));
+        }
+    }
+    sections
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= 63
+        && name
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphabetic())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+/// A source is a table of SQLite, whose names are the same in upper and lower case.
+fn source_name<T>(
+    check: &mut Check,
+    sources: &BTreeMap<String, T>,
+    name: &str,
+    span: &Range<usize>,
+) {
+    if name
+        .get(..7)
+        .is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"))
+    {
+        check.error(
+            span,
+            format!("{name:?} can't be the name of a source"),
+            "a name that SQLite does not reserve",
+        );
+    }
+    if let Some(other) = sources
+        .keys()
+        .find(|other| other.eq_ignore_ascii_case(name))
+    {
+        let what =
+            format!("the sources {other:?} and {name:?} differ in upper and lower case only");
+        check.error(span, what, "names that make different SQLite tables");
+    }
+}
+
+fn agent(check: &mut Check, top: &Table<'_>, env: Env<'_>) -> Option<Agent> {
+    let item = top.item("agent");
+    let empty = DeTable::new();
+    let table = match &item {
+        Some(item) => {
+            let Some(entries) = item.get().as_table() else {
+                item.wrong_type(check, "a section: [agent]");
+                return None;
+            };
+            Table::open(
+                check,
+                &AGENT,
+                "[agent]".to_owned(),
+                item.key.clone(),
+                entries,
+            )
+        }
+        None => Table::open(check, &AGENT, "[agent]".to_owned(), 0..0, &empty),
+    };
+    let id = match table.item("id") {
+        Some(item) => agent_id(check, &item)?,
+        None => host_name(),
+    };
+    let state = table.item("state").and_then(|item| path(check, &item));
+    let state = state
+        .unwrap_or_else(|| directory(env, "STATE_DIRECTORY").unwrap_or("/var/lib/gleaner".into()));
+    let control = table.item("control");
+    let socket = control
+        .as_ref()
+        .and_then(|item| path(check, item))
+        .unwrap_or_else(|| {
+            directory(env, "RUNTIME_DIRECTORY")
+                .unwrap_or_else(|| state.clone())
+                .join("control.sock")
+        });
+    // `sun_path` of Linux holds 108 bytes with its NUL.
+    if socket.as_os_str().len() > 107 {
+        let span = control
+            .or_else(|| table.item("state"))
+            .map_or(table.span.clone(), |item| item.span);
+        let what = format!(
+            "the control socket's path is {} bytes long",
+            socket.as_os_str().len()
+        );
+        check.error(
+            &span,
+            what,
+            "at most 107 bytes: set `control` to a shorter path",
+        );
+    }
+    let checkpoint = table.duration(check, "checkpoint", Duration::from_secs(900), SECOND);
+    Some(Agent {
+        id,
+        state,
+        control: socket,
+        checkpoint,
+    })
+}
+
+const ID: &str = "letters, digits, `.`, `_` or `-`, at most 64 characters";
+
+fn is_id(id: &str) -> bool {
+    (1..=64).contains(&id.len())
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+fn agent_id(check: &mut Check, item: &Item<'_>) -> Option<String> {
+    let id = item.string(check, ID)?;
+    if !is_id(id) {
+        check.error(
+            &item.span,
+            format!("`id` is {id:?}, which no header could carry as it is"),
+            ID,
+        );
+    }
+    Some(id.to_owned())
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Some(name.trim())
+        .filter(|name| is_id(name))
+        .unwrap_or("gleaner")
+        .to_owned()
+}
+
+/// What systemd passes in such a variable: one path, or several with colons between.
+fn directory(env: Env<'_>, name: &str) -> Option<PathBuf> {
+    let paths = env(name)?;
+    std::env::split_paths(&paths)
+        .next()
+        .filter(|path| path.is_absolute())
+}
+
+/// A path, made absolute from the config file's directory.
+fn path(check: &mut Check, item: &Item<'_>) -> Option<PathBuf> {
+    let text = item.filled(check, "a path")?;
+    if text.contains('\0') {
+        check.error(
+            &item.span,
+            format!("`{}` has a NUL character", item.label),
+            "a path",
+        );
+        return None;
+    }
+    Some(check.dir.join(Path::new(text)))
+}
+
+/// A token of RFC 9110 5.6.2.
+fn is_header_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token)
+}
+
+/// Names of query parameters and headers that most often carry a secret.
+const SECRET_NAMES: [&str; 16] = [
+    "access_token",
+    "api-key",
+    "api_key",
+    "apikey",
+    "appid",
+    "auth",
+    "authorization",
+    "cookie",
+    "key",
+    "passwd",
+    "password",
+    "secret",
+    "sig",
+    "signature",
+    "token",
+    "x-api-key",
+];
+
+fn sounds_secret(name: &str) -> bool {
+    SECRET_NAMES
+        .iter()
+        .any(|secret| secret.eq_ignore_ascii_case(name))
+}
+
+fn warn_of_literals(check: &mut Check, upstreams: &BTreeMap<String, Upstream>) {
+    for (name, upstream) in upstreams {
+        for (header, _) in upstream
+            .headers
+            .iter()
+            .filter(|(header, value)| value.is_literal() && sounds_secret(header))
+        {
+            check.warnings.push(format!(
+                "upstream.{name}: the header {header} is written out in this file; if it is a secret, \
+                 write {header} = {{ file = \"path\" }}"
+            ));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Where a source is: its upstream and its URL.
+
+use std::collections::BTreeMap;
+
+use toml::de::DeValue;
+use url::Url;
+
+use super::upstream::{has_user, of_source, web_url};
+use super::{pages, sounds_secret};
+use crate::config::nearest::nearest;
+use crate::config::raw::SOURCE_UPSTREAM;
+use crate::config::reader::{Check, Item, Table};
+use crate::config::{Pages, Upstream};
+
+/// The upstream's name and the URL, either from `upstream` and `path` or from `url`.
+pub(super) fn place(
+    check: &mut Check,
+    name: &str,
+    table: &Table<'_>,
+    top: &Table<'_>,
+    upstreams: &mut BTreeMap<String, Upstream>,
+) -> Option<(String, Url)> {
+    match (
+        table.item("url"),
+        table.item("upstream"),
+        table.item("path"),
+    ) {
+        (Some(url), None, None) => own_upstream(check, name, table, top, &url, upstreams),
+        (Some(url), upstream, path) => {
+            let other = upstream
+                .or(path)
+                .map_or_else(String::new, |item| item.label);
+            let expected = "either `url`, or `upstream` and `path`";
+            check.error(
+                &url.key,
+                format!("{} has both `url` and `{other}`", table.label),
+                expected,
+            );
+            None
+        }
+        (None, None, None) => {
+            let expected =
+                "`url = \"https://host/path\"`, or `upstream = \"NAME\"` and `path = \"path\"`";
+            check.error(
+                &table.span,
+                format!("{} says not where it is", table.label),
+                expected,
+            );
+            None
+        }
+        (None, upstream, path) => {
+            for stray in SOURCE_UPSTREAM.iter().filter_map(|key| table.item(key)) {
+                check.hide_all(stray.value);
+                let what = format!(
+                    "`{}` is written in a source that has an `upstream`",
+                    stray.label
+                );
+                check.error(&stray.key, what, "it in [upstream.NAME]");
+            }
+            let upstream = upstream.or_else(|| table.required(check, "upstream", "\"NAME\""));
+            let path = path.or_else(|| table.required(check, "path", "\"path\""));
+            let (upstream, path) = (upstream?, path?);
+            let name = upstream.string(check, "the name of an [upstream.NAME]")?;
+            let found = known_upstream(check, &upstream, name, top)
+                .then(|| upstreams.get(name))
+                .flatten()?;
+            Some((name.to_owned(), below(check, &path, &found.base)?))
+        }
+    }
+}
+
+/// Makes the upstream of a source that has a `url` of its own.
+fn own_upstream(
+    check: &mut Check,
+    name: &str,
+    table: &Table<'_>,
+    top: &Table<'_>,
+    item: &Item<'_>,
+    upstreams: &mut BTreeMap<String, Upstream>,
+) -> Option<(String, Url)> {
+    if has_section(top, "upstream", name) {
+        let what =
+            format!("the source {name:?} has a `url`, and there is an [upstream.{name}] as well");
+        check.error(
+            &item.key,
+            what,
+            "another name, or `upstream` and `path` instead of `url`",
+        );
+    }
+    let text = item.filled(check, "a URL such as \"https://host/path\"");
+    let url = text.and_then(|text| web_url(check, item, text))?;
+    if let Some(upstream) = of_source(check, table, &url, &item.span) {
+        upstreams.insert(name.to_owned(), upstream);
+    }
+    Some((name.to_owned(), url))
+}
+
+fn has_section(top: &Table<'_>, kind: &str, name: &str) -> bool {
+    top.item(kind).is_some_and(|all| {
+        all.get()
+            .as_table()
+            .is_some_and(|all| all.contains_key(name))
+    })
+}
+
+/// Whether there is such a section, right or wrong.
+fn known_upstream(check: &mut Check, item: &Item<'_>, name: &str, top: &Table<'_>) -> bool {
+    if has_section(top, "upstream", name) {
+        return true;
+    }
+    let all = top.item("upstream");
+    let names: Vec<&str> = match all.as_ref().and_then(|all| all.get().as_table()) {
+        Some(table) => table.keys().map(|key| &**key.get_ref()).collect(),
+        None => Vec::new(),
+    };
+    let hint =
+        nearest(name, &names).map_or(String::new(), |near| format!(" (did you mean {near:?}?)"));
+    let expected = match names.is_empty() {
+        true => "an [upstream.NAME] in this file".to_owned(),
+        false => format!("one of {}", names.join(", ")),
+    };
+    check.error(
+        &item.span,
+        format!("there is no [upstream.{}]{hint}", name.escape_debug()),
+        expected,
+    );
+    false
+}
+
+/// Resolves `path` below `base` (RFC 3986 5.2); it never leaves the origin.
+fn below(check: &mut Check, item: &Item<'_>, base: &Url) -> Option<Url> {
+    let expected = format!("a path below {base}");
+    let text = item.string(check, &expected)?;
+    if text.contains('@') {
+        check.hide(&item.span);
+    }
+    let url = match base.join(text) {
+        Ok(url) => url,
+        Err(error) => {
+            check.error(
+                &item.span,
+                format!("`path` can't be resolved: {error}"),
+                expected,
+            );
+            return None;
+        }
+    };
+    let absolute = text.contains("://");
+    if url.origin() != base.origin() || has_user(&url) {
+        check.error(&item.span, "`path` leads away from its upstream", expected);
+        return None;
+    }
+    if !absolute && text.starts_with(['/', '\\']) && base.path() != "/" {
+        let what = format!("`path` starts with a slash, and its upstream is {base}");
+        check.error(
+            &item.span,
+            what,
+            format!(
+                "\"{}\" below that, or the whole URL",
+                text.trim_start_matches(['/', '\\'])
+            ),
+        );
+        return None;
+    }
+    if url.fragment().is_some() {
+        check.error(
+            &item.span,
+            "`path` has a fragment (#…), which is never sent",
+            expected,
+        );
+        return None;
+    }
+    Some(url)
+}
+
+/// Adds `params` to the query, and looks at the names of all parameters.
+pub(super) fn with_params(
+    check: &mut Check,
+    name: &str,
+    table: &Table<'_>,
+    mut url: Url,
+    pages: Option<&Pages>,
+) -> Option<Url> {
+    let expected = "a table such as { lang = \"en\", limit = 100 }";
+    let item = table.item("params");
+    let entries = item
+        .as_ref()
+        .map_or_else(Vec::new, |item| item.entries(check, expected));
+    for (param, item) in entries {
+        if sounds_secret(param) {
+            check.hide_all(item.value);
+        }
+        let value = match item.get() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) => number.to_string(),
+            DeValue::Boolean(flag) => flag.to_string(),
+            _ => {
+                item.wrong_type(check, "a string, a whole number, or true or false");
+                continue;
+            }
+        };
+        url.query_pairs_mut().append_pair(param, &value);
+    }
+    let written = pages.map_or_else(Vec::new, pages::written_parameters);
+    let names: Vec<String> = url
+        .query_pairs()
+        .map(|(param, _)| param.into_owned())
+        .collect();
+    for param in names {
+        if written.contains(&param.as_str()) {
+            let span = table
+                .item("pages")
+                .map_or(table.span.clone(), |item| item.span);
+            let what =
+                format!("the parameter {param:?} is in the URL and written by `pages` as well");
+            check.error(&span, what, "it in `pages` alone");
+        }
+        if sounds_secret(&param) {
+            check.warnings.push(format!(
+                "source.{name}: the query parameter {param:?} looks like a secret, and URLs are logged by proxies and \
+                 servers; use `auth = {{ header = … }}` if the API takes one"
+            ));
+        }
+    }
+    Some(url)
+}

@@ -1,0 +1,198 @@
+//! `[source.NAME]`: where a collection is, how it is read, what a record is and what becomes of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::{DAY, SECOND, pages, place, record};
+use crate::config::raw::RECONCILE;
+use crate::config::reader::{Check, Item, Table};
+use crate::config::value::{MAX_DURATION, parse_percent, print_duration};
+use crate::config::{Deletes, Format, MaxLoss, OnBad, Source, Upstream};
+use crate::pointer::Pointer;
+
+/// Checks one section; a source with a `url` adds its upstream. `None`: noted why not.
+pub(super) fn source(
+    check: &mut Check,
+    name: &str,
+    table: &Table<'_>,
+    top: &Table<'_>,
+    upstreams: &mut BTreeMap<String, Upstream>,
+) -> Option<Source> {
+    let place = place::place(check, name, table, top, upstreams);
+    let pages = pages::pages(check, table);
+    let url = place
+        .as_ref()
+        .and_then(|(_, url)| place::with_params(check, name, table, url.clone(), pages.as_ref()));
+    let key = table
+        .required(check, "key", "\"/id\"")
+        .and_then(|item| record::key(check, &item));
+    let times = times(check, table);
+    let reconcile = reconcile(check, name, table);
+    let formats = [("json", Format::Json), ("ndjson", Format::Ndjson)];
+    let source = Source {
+        name: name.to_owned(),
+        every: times.every,
+        jitter: times.jitter,
+        stale_after: times.stale_after,
+        format: table.choice(check, "format", Format::Json, &formats),
+        records: table.pointer(check, "records").unwrap_or_default(),
+        ignore: table
+            .item("ignore")
+            .map_or_else(Vec::new, |item| record::ignore(check, &item)),
+        deleted: table
+            .item("deleted")
+            .and_then(|item| record::deleted(check, &item)),
+        updated: table
+            .item("updated")
+            .and_then(|item| record::updated(check, &item)),
+        require: table
+            .item("require")
+            .map_or_else(Vec::new, |item| record::require(check, &item)),
+        schema_version: u32::try_from(table.integer(
+            check,
+            "schema_version",
+            0,
+            0..=u32::MAX.into(),
+        ))
+        .unwrap_or(0),
+        pull: pages::pull(check, table),
+        on_bad_record: table.choice(
+            check,
+            "on_bad_record",
+            OnBad::Fail,
+            &[("fail", OnBad::Fail), ("skip", OnBad::Skip)],
+        ),
+        max_loss: reconcile.1,
+        reconcile_every: reconcile.0,
+        columns: table
+            .item("columns")
+            .map_or_else(Vec::new, |item| record::columns(check, &item)),
+        deletes: table.choice(
+            check,
+            "deletes",
+            Deletes::Remove,
+            &[("remove", Deletes::Remove), ("mark", Deletes::Mark)],
+        ),
+        allow_empty: table.flag(check, "allow_empty"),
+        ignore_no_store: table.flag(check, "ignore_no_store"),
+        max_skip: table.duration(check, "max_skip", DAY, Duration::ZERO),
+        recheck: table.duration(check, "recheck", 30 * DAY, SECOND),
+        key: key?,
+        pages: pages?,
+        upstream: place?.0,
+        url: url?,
+    };
+    guard_ndjson(check, table, &source);
+    Some(source)
+}
+
+struct Times {
+    every: Duration,
+    jitter: Duration,
+    stale_after: Duration,
+}
+
+fn times(check: &mut Check, table: &Table<'_>) -> Times {
+    let every = table.duration(check, "every", Duration::from_secs(900), SECOND);
+    // Whole milliseconds, so that it can be printed and read again.
+    let tenth = Duration::from_millis(u64::try_from(every.as_millis() / 10).unwrap_or(u64::MAX));
+    let jitter = table.duration(check, "jitter", tenth, Duration::ZERO);
+    let stale_after = table.duration(
+        check,
+        "stale_after",
+        every.saturating_mul(3).min(MAX_DURATION),
+        SECOND,
+    );
+    let mut compare = |key: &str, wrong: bool, what: &str, expected: String| {
+        if let (true, Some(item)) = (wrong, table.item(key)) {
+            check.error(&item.span, what, expected);
+        }
+    };
+    let printed = print_duration(every);
+    compare(
+        "jitter",
+        jitter > every,
+        "`jitter` is longer than `every`",
+        format!("at most \"{printed}\""),
+    );
+    let expected = format!("at least \"{printed}\", or data is stale before it is due");
+    compare(
+        "stale_after",
+        stale_after < every,
+        "`stale_after` is shorter than `every`",
+        expected,
+    );
+    Times {
+        every,
+        jitter,
+        stale_after,
+    }
+}
+
+fn reconcile(check: &mut Check, name: &str, table: &Table<'_>) -> (Option<Duration>, MaxLoss) {
+    let default = MaxLoss::Share(0.1);
+    let Some(item) = table.item("reconcile") else {
+        return (None, default);
+    };
+    let Some(table) = item.table(check, &RECONCILE, "a table such as { max_loss = \"10%\" }")
+    else {
+        return (None, default);
+    };
+    let every = table
+        .item("every")
+        .and_then(|item| item.duration(check, SECOND));
+    if every.is_some() {
+        check.warnings.push(format!(
+            "source.{name}: `reconcile.every` changes nothing yet: every complete snapshot reconciles"
+        ));
+    }
+    let loss = table
+        .item("max_loss")
+        .and_then(|item| max_loss(check, &item));
+    (every, loss.unwrap_or(default))
+}
+
+fn max_loss(check: &mut Check, item: &Item<'_>) -> Option<MaxLoss> {
+    let expected = "a share such as \"10%\", or a number of records such as 100";
+    match item.get() {
+        DeValue::Integer(_) => item.integer(check, 0..=u64::MAX).map(MaxLoss::Count),
+        DeValue::String(text) => {
+            let share = parse_percent(text);
+            let noted = share.map_err(|error| {
+                check.error(
+                    &item.span,
+                    format!("`max_loss`: {text:?} {error}"),
+                    expected,
+                )
+            });
+            noted.ok().map(MaxLoss::Share)
+        }
+        _ => {
+            item.wrong_type(check, expected);
+            None
+        }
+    }
+}
+
+/// NDJSON has no document around its records.
+fn guard_ndjson(check: &mut Check, table: &Table<'_>, source: &Source) {
+    if source.format != Format::Ndjson {
+        return;
+    }
+    if let (false, Some(item)) = (source.records == Pointer::default(), table.item("records")) {
+        let what = "`records` points into a document, and \"ndjson\" has one record a line";
+        check.error(&item.span, what, "no `records`, or `format = \"json\"`");
+    }
+    if let (Some(key), Some(item)) = (pages::looks_into_body(&source.pages), table.item("pages")) {
+        let what = format!(
+            "`{key}` in `pages` points into a document, and \"ndjson\" has one record a line"
+        );
+        check.error(
+            &item.span,
+            what,
+            "pages by header, number or last key, or `format = \"json\"`",
+        );
+    }
+}

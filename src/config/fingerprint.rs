@@ -1,0 +1,91 @@
+//! What makes stored digests and memos meaningless when it changes.
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Deletes, Format, Ignore, Source, Updated, Upstream};
+
+/// The first 8 bytes of SHA-256 over everything in the config that gives meaning to what the store keeps of a source:
+/// where it is and whose view (`url`, `scope`), what a record is (`format`, `records`, `key`, `ignore`, `deleted`,
+/// `updated`, `schema_version`), how a listing continues (`pages`), and what is delivered (`columns`, `deletes`). Times,
+/// limits, credentials and the order of `ignore` and `columns` make no difference.
+#[must_use]
+pub fn fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
+    let mut ignored: Vec<String> = source.ignore.iter().map(ignore).collect();
+    ignored.sort_unstable();
+    let mut columns: Vec<String> = source
+        .columns
+        .iter()
+        .map(|(name, place)| format!("{name}={place}"))
+        .collect();
+    columns.sort_unstable();
+
+    let mut hash = Fields(Sha256::new_with_prefix(b"gleaner source 1"));
+    hash.field("url", [source.url.as_str()]);
+    hash.field("scope", [upstream.scope.as_str()]);
+    hash.field("format", [format(source.format)]);
+    hash.field("records", [source.records.to_string()]);
+    hash.field("key", source.key.iter().map(ToString::to_string));
+    hash.field("ignore", ignored);
+    let equals = |value: &serde_json::Value| value.to_string();
+    let deleted = source.deleted.iter().flat_map(|deleted| {
+        [deleted.pointer.to_string()]
+            .into_iter()
+            .chain(deleted.equals.as_ref().map(equals))
+    });
+    hash.field("deleted", deleted);
+    hash.field("updated", source.updated.iter().flat_map(updated));
+    hash.field("schema_version", [source.schema_version.to_string()]);
+    hash.field("pages", [super::print::pages(&source.pages)]);
+    hash.field("columns", columns);
+    hash.field("deletes", [deletes(source.deletes)]);
+
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.0.finalize()[..8]);
+    first
+}
+
+/// Hashes names and values with their lengths, so that no two configs read the same.
+struct Fields(Sha256);
+
+impl Fields {
+    fn field<T: AsRef<str>>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
+        let values: Vec<T> = values.into_iter().collect();
+        self.part(name);
+        self.0.update((values.len() as u64).to_le_bytes());
+        values.iter().for_each(|value| self.part(value.as_ref()));
+    }
+
+    fn part(&mut self, text: &str) {
+        self.0.update((text.len() as u64).to_le_bytes());
+        self.0.update(text.as_bytes());
+    }
+}
+
+/// Pointers start with a slash, names never do.
+fn ignore(ignore: &Ignore) -> String {
+    match ignore {
+        Ignore::At(place) => place.to_string(),
+        Ignore::Anywhere(name) => name.clone(),
+    }
+}
+
+fn updated(updated: &Updated) -> [String; 2] {
+    [
+        updated.field.to_string(),
+        super::print::time_format(updated.format).to_owned(),
+    ]
+}
+
+fn format(format: Format) -> &'static str {
+    match format {
+        Format::Json => "json",
+        Format::Ndjson => "ndjson",
+    }
+}
+
+fn deletes(deletes: Deletes) -> &'static str {
+    match deletes {
+        Deletes::Remove => "remove",
+        Deletes::Mark => "mark",
+    }
+}

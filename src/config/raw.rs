@@ -1,0 +1,119 @@
+//! The file as written: which keys exist where.
+
+/// Which keys a table takes.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// What this version takes.
+    pub(super) known: &'static [&'static str],
+    /// What is planned: not a typing error, but not built yet.
+    pub(super) later: &'static [&'static str],
+    /// What belongs to `[upstream.NAME]`.
+    pub(super) upstream: &'static [&'static str],
+}
+
+const fn keys(known: &'static [&'static str]) -> Keys {
+    Keys {
+        known,
+        later: &[],
+        upstream: &[],
+    }
+}
+
+pub(super) const TOP: Keys = Keys {
+    known: &["agent", "upstream", "source"],
+    later: &["document", "door", "hook", "remote"],
+    upstream: &[],
+};
+pub(super) const AGENT: Keys = keys(&["id", "state", "control", "checkpoint"]);
+pub(super) const UPSTREAM: Keys = Keys {
+    known: &[
+        "base",
+        "auth",
+        "scope",
+        "headers",
+        "extra_ca",
+        "roots",
+        "client_cert",
+        "proxy",
+        "insecure_http",
+        "limits",
+    ],
+    later: &["budget"],
+    upstream: &[],
+};
+pub(super) const LIMITS: Keys = keys(&[
+    "connect", "stall", "total", "body", "head", "record", "pages",
+]);
+pub(super) const CLIENT_CERT: Keys = keys(&["cert", "key"]);
+pub(super) const SOURCE: Keys = Keys {
+    known: &[
+        "upstream",
+        "path",
+        "url",
+        "params",
+        "every",
+        "jitter",
+        "stale_after",
+        "format",
+        "records",
+        "key",
+        "ignore",
+        "deleted",
+        "updated",
+        "require",
+        "schema_version",
+        "pull",
+        "pages",
+        "on_bad_record",
+        "reconcile",
+        "columns",
+        "deletes",
+        "allow_empty",
+        "ignore_no_store",
+        "max_skip",
+        "recheck",
+        "auth",
+        "headers",
+        "scope",
+        "extra_ca",
+        "proxy",
+    ],
+    later: &[
+        "on_denied",
+        "on_stale",
+        "on_change",
+        "spool",
+        "journal",
+        "sinks",
+    ],
+    upstream: &["base", "roots", "client_cert", "insecure_http", "limits"],
+};
+/// Keys of a source that describe its own upstream, beside `url` only.
+pub(super) const SOURCE_UPSTREAM: [&str; 5] = ["auth", "headers", "scope", "extra_ca", "proxy"];
+pub(super) const AUTH: Keys = keys(&["bearer", "basic", "header", "oauth2"]);
+pub(super) const BASIC: Keys = keys(&["user", "password"]);
+pub(super) const AUTH_HEADER: Keys = keys(&["name", "value"]);
+pub(super) const OAUTH2: Keys = keys(&["token_url", "client_id", "client_secret", "scopes"]);
+pub(super) const SECRET: Keys = keys(&["credential", "file", "env"]);
+pub(super) const DELETED: Keys = keys(&["pointer", "equals"]);
+pub(super) const UPDATED: Keys = keys(&["field", "format"]);
+pub(super) const RECONCILE: Keys = keys(&["every", "max_loss"]);
+pub(super) const PULL: Keys = Keys {
+    known: &[],
+    later: &["window", "cursor"],
+    upstream: &[],
+};
+pub(super) const PAGES: Keys = keys(&[
+    "next",
+    "next_header",
+    "token",
+    "token_header",
+    "page",
+    "offset",
+    "last_key",
+    "param",
+    "first",
+    "size",
+    "more",
+]);
+pub(super) const PAGE_SIZE: Keys = keys(&["param", "value"]);
