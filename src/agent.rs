@@ -13,7 +13,7 @@ use crate::pull::report::{Outcome, Report, Tally};
 use crate::schedule::{Ended, Rhythm, Why, next_due};
 use crate::sink::sqlite::{SourceState, rfc3339};
 use crate::state::{State, StateError};
-use crate::store::{Key, Progress, Tag};
+use crate::store::{Key, Opening, Progress, Tag, Verdict};
 use crate::upstream::client::{Client, idle_age};
 use crate::upstream::connect::Shared;
 use crate::upstream::outcome::{Failure, Kind};
@@ -212,8 +212,8 @@ impl Agent {
         let Some(state) = &mut self.state else { return };
         match state.store.verify(VERIFY_SLICE) {
             Ok(Progress::More) => {}
-            Ok(Progress::Sound) => self.verified = true,
-            Ok(Progress::Damaged(why)) => self.rebuild(&why.to_string()),
+            Ok(Progress::Done(Verdict::Sound)) => self.verified = true,
+            Ok(Progress::Done(Verdict::Damaged { why })) => self.rebuild(&why),
             Err(error) if error.is_damage() => self.rebuild(&error.to_string()),
             Err(error) => {
                 log::error!("{error}");
@@ -228,7 +228,10 @@ impl Agent {
         log::error!("the store is damaged: {why}");
         let now = self.wait.clock().wall();
         match state.store.put_aside(why, now) {
-            Ok(aside) => self.alarm(format!("the store was damaged ({why}): it is kept as {}, and all is compared again", aside.display())),
+            Ok((_, Opening::Rebuilt { aside, why })) => {
+                self.alarm(format!("the store was damaged ({why}): it is kept as {}, and all is compared again", aside.display()));
+            }
+            Ok(_) => {}
             Err(error) => self.alarm(format!("the store is damaged ({why}) and cannot be put aside: {error}")),
         }
         if let Err(error) = self.open() {

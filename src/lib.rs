@@ -1,10 +1,40 @@
-//! gleaner keeps a local copy of upstream data.
+//! gleaner keeps a local copy of upstream data: incrementally, conditionally, and through power cuts.
+//!
+//! One thread, one place where it waits, and three kinds of room. Arrows run downwards: a room names only rooms below it.
+//!
+//! | room | what happens there |
+//! |---|---|
+//! | [`cli`] | one file a command: arguments in, exit code out |
+//! | [`agent`] | the loop: what is due, do one step, wait |
+//! | [`door`], [`desk`] | the control socket; what the agent publishes and what is asked of it |
+//! | [`pull`] | one pass over a collection: fetch → select → compare → deliver → commit |
+//! | [`state`] | the state directory: one owner, a store and a sink that agree |
+//! | [`upstream`] | asks an upstream and says what the answer means |
+//! | [`store`] | what is known, in sled; nobody else names it |
+//! | [`sink`] | where changes go: SQLite |
+//! | [`schedule`] | when a source is due |
+//! | [`wait`](mod@wait) | the one place that ever blocks |
+//! | [`config`] | the file as written, checked |
+//! | [`record`], [`json`], [`pointer`], [`contract`], [`clock`] | the words that every room uses |
+//!
+//! Rooms that decide are pure: they take state, an answer and *now* as values and return a decision with its reason
+//! ([`upstream::outcome`], [`upstream::conditional`], [`pull::pages`], [`pull::absence`], [`pull::repair::decide`],
+//! [`schedule`]). Rooms that act do what they were told.
+
+pub mod agent;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod contract;
+pub mod desk;
+pub mod door;
 pub mod json;
 pub mod pointer;
 pub mod pull;
 pub mod record;
+pub mod schedule;
+pub mod sink;
+pub mod state;
+pub mod store;
 pub mod upstream;
 pub mod wait;

@@ -319,6 +319,23 @@ impl Wait {
         }
     }
 
+    /// Pauses in the middle of a step and serves the attendants meanwhile. Leaves reloads and nudges to the loop.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`], or `poll` itself failed.
+    pub fn pause_until(&self, until: Mono) -> io::Result<()> {
+        loop {
+            let now = self.go_on()?;
+            if until <= now {
+                return Ok(());
+            }
+            let next = until.min(now.after(self.due_in(now))).min(now.after(LONGEST_SLEEP));
+            let nap = self.0.clock.nap(next);
+            self.turn(None, nap)?;
+        }
+    }
+
     /// Serves the attendants without waiting, if the last turn is 20 ms ago or longer; cheap when called often. For
     /// long work that would not wait: a download that never pauses, a long parse.
     ///

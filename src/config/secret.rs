@@ -20,6 +20,12 @@ pub const MAX_LEN: u64 = 64 * 1024;
 pub struct SecretValue(String);
 
 impl SecretValue {
+    /// A secret that came from elsewhere: a token that was granted.
+    #[must_use]
+    pub fn new(value: String) -> Self {
+        Self(value)
+    }
+
     /// The secret itself, for the one place that sends it.
     #[must_use]
     pub fn expose(&self) -> &str {

@@ -131,7 +131,7 @@ struct PageRead {
 
 impl<'a, 't> Pass<'a, 't> {
     fn new(source: &'a Source, id: SourceId, tools: &'a mut Tools<'t>, mode: Mode, wall: Timestamp, now: Mono) -> Self {
-        let salt = tools.store.salt();
+        let salt = *tools.store.salt();
         Self {
             source,
             id,
@@ -197,11 +197,22 @@ impl<'a, 't> Pass<'a, 't> {
         }
         if stored.is_some() {
             log::info!("{}: its config changed, everything is read again", self.source.name);
-            self.tools.store.doubt(self.id).map_err(|e| local(&e))?;
+            super::repair::doubt(self.tools.store, self.id).map_err(|e| local(&e))?;
         }
         let mut batch = Batch::new();
-        batch.put(key, self.mode.config.to_vec());
-        self.tools.store.commit(batch).map_err(|e| local(&e))
+        batch.put(key, &self.mode.config);
+        self.commit(batch)
+    }
+
+    fn entries(&self, prefix: &Key) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+        self.tools.store.scan(prefix).collect::<Result<_, _>>().map_err(|e| local(&e))
+    }
+
+    fn commit(&mut self, batch: Batch) -> Result<(), Failure> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.tools.store.commit(batch).map(drop).map_err(|e| local(&e))
     }
 
     fn first_page(&self) -> Url {
@@ -218,8 +229,7 @@ impl<'a, 't> Pass<'a, 't> {
         let Some(position) = self.position.as_ref().filter(resumable).filter(|_| !self.mode.dry_run).cloned() else {
             return Ok(self.first_page());
         };
-        let blocks = self.tools.store.scan(&Key::new(Tag::Bitmap, self.id, b"")).map_err(|e| local(&e))?;
-        for (rest, bytes) in blocks {
+        for (rest, bytes) in self.entries(&Key::new(Tag::Bitmap, self.id, b""))? {
             if let Ok(block) = <[u8; 4]>::try_from(&rest[..]) {
                 self.marks.restore(u32::from_be_bytes(block), &bytes);
             }
@@ -318,7 +328,7 @@ impl<'a, 't> Pass<'a, 't> {
     }
 
     fn memo(&self, url: &Url) -> Result<Option<Memo>, Failure> {
-        let entries = self.tools.store.scan(&Key::new(Tag::Memo, self.id, &page_id(url))).map_err(|e| local(&e))?;
+        let entries = self.entries(&Key::new(Tag::Memo, self.id, &page_id(url)))?;
         let parts: Vec<Vec<u8>> = entries.into_iter().map(|(_, bytes)| bytes).collect();
         Ok(Memo::decode(&parts))
     }
@@ -419,7 +429,7 @@ impl<'a, 't> Pass<'a, 't> {
         if source.format == crate::config::Format::Ndjson && !proven_end {
             page.blind = true;
         }
-        page.found = (0..wanted.len()).map(|at| selector.found(at).map(str::to_owned)).collect();
+        page.found = (0..wanted.len()).map(|at| selector.found(at).map(|json| json.as_str().to_owned())).collect();
         drop(selector);
         self.flush(&mut pending, Batch::new())?;
         Ok(page)
@@ -462,7 +472,7 @@ impl<'a, 't> Pass<'a, 't> {
         let digest = self.reader.digest(&reading);
         let ordinal = match known {
             Some(known) => known.ordinal,
-            None => pending.next_ordinal(self.tools.store.next_ordinal(self.id).map_err(|e| RecordTrouble::Failed(local(&e)))?),
+            None => self.tools.store.next_ordinal(self.id).map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
         if !on_page.has(ordinal) {
             let tally = if known.is_some() { &mut self.tally.changed } else { &mut self.tally.added };
@@ -530,7 +540,7 @@ impl<'a, 't> Pass<'a, 't> {
         if keepable && memo.says_more_than(stored) || keepable && self.recheck_is_due(stored) {
             batch.remove_prefix(prefix);
             for (part, bytes) in memo.encode().into_iter().enumerate() {
-                batch.put(memo_key(self.id, url, part), bytes);
+                batch.put(memo_key(self.id, url, part), &bytes);
             }
         } else if !keepable && stored.is_some() {
             batch.remove_prefix(prefix);
@@ -552,13 +562,13 @@ impl<'a, 't> Pass<'a, 't> {
                 batch.remove_prefix(Key::new(Tag::Bitmap, self.id, b""));
             }
             for (block, bytes) in self.marks.take_dirty() {
-                batch.put(Key::new(Tag::Bitmap, self.id, &block.to_be_bytes()), bytes);
+                batch.put(Key::new(Tag::Bitmap, self.id, &block.to_be_bytes()), &bytes);
             }
-            batch.put(Key::new(Tag::Position, self.id, b""), position.encode());
+            batch.put(Key::new(Tag::Position, self.id, b""), &position.encode());
             self.position = Some(position);
             self.checkpointed = self.tools.wait.now();
         }
-        if batch.is_empty() { Ok(()) } else { self.tools.store.commit(batch).map_err(|e| local(&e)) }
+        self.commit(batch)
     }
 
     fn recheck_is_due(&self, stored: Option<&Memo>) -> bool {
@@ -572,12 +582,12 @@ impl<'a, 't> Pass<'a, 't> {
         let mut batch = Batch::new();
         batch.remove(Key::new(Tag::Position, self.id, b""));
         batch.remove_prefix(Key::new(Tag::Bitmap, self.id, b""));
-        self.tools.store.commit(batch).map_err(|e| local(&e))
+        self.commit(batch)
     }
 
     /// Records that are known and that the listing did not have, and how many are known.
     fn missing(&self) -> Result<(u64, u64), Failure> {
-        let known = self.tools.store.count(self.id).map_err(|e| local(&e))?;
+        let known = self.tools.store.count(self.id);
         let settled = self.all_304 && self.mode.settled == Some(self.tools.store.generation());
         if settled || self.blind {
             return Ok((0, known));
@@ -639,7 +649,7 @@ impl<'a, 't> Pass<'a, 't> {
         if self.resumed || self.all_304 {
             return Ok(());
         }
-        let stored = self.tools.store.scan(&Key::new(Tag::Memo, self.id, b"")).map_err(|e| local(&e))?;
+        let stored = self.entries(&Key::new(Tag::Memo, self.id, b""))?;
         let mut batch = Batch::new();
         for (rest, _) in stored {
             let page = rest.get(..8).and_then(|page| <[u8; 8]>::try_from(page).ok());
@@ -647,7 +657,7 @@ impl<'a, 't> Pass<'a, 't> {
                 batch.remove(Key::new(Tag::Memo, self.id, &rest));
             }
         }
-        if batch.is_empty() { Ok(()) } else { self.tools.store.commit(batch).map_err(|e| local(&e)) }
+        self.commit(batch)
     }
 
     fn note(&mut self, note: String) {
@@ -685,7 +695,7 @@ fn failure_of_select(error: &SelectError) -> Failure {
     match error {
         SelectError::Io(error) => failure_of_io(error),
         SelectError::Truncated { .. } => Failure::new(Kind::Failing, error.to_string()),
-        SelectError::Empty | SelectError::Html => Failure::new(Kind::NotOurs, error.to_string()),
+        SelectError::Empty | SelectError::Markup => Failure::new(Kind::NotOurs, error.to_string()),
         other => Failure::new(Kind::BadData, other.to_string()),
     }
 }

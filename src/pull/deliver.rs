@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::collection::{local, upsert};
 use crate::clock::Timestamp;
 use crate::config::Source;
-use crate::record::{Change, Gone, Known, Ordinal, RecordKey};
+use crate::record::{Change, Gone, Known, RecordKey};
 use crate::sink::sqlite::SqliteSink;
 use crate::sink::{self, Sink as _, SinkError, SinkTrouble};
 use crate::store::{Batch, SourceId, Store};
 use crate::upstream::client::failure_of_io;
 use crate::upstream::outcome::{Failure, Kind};
-use crate::wait::{Wait, Woke};
+use crate::wait::Wait;
 
 /// A batch is delivered when it has this many changes …
 const MANY: usize = 250;
@@ -28,20 +28,12 @@ pub(super) struct Pending {
     changes: Vec<Change>,
     known: HashMap<RecordKey, (usize, Option<Known>)>,
     bytes: usize,
-    ordinals: Ordinal,
 }
 
 impl Pending {
     /// What will be known of a record once this is delivered; `None` if it is not in here.
     pub(super) fn known(&self, key: &RecordKey) -> Option<Option<Known>> {
         self.known.get(key).map(|(_, known)| *known)
-    }
-
-    /// The next free ordinal, if `stored` is the store's.
-    pub(super) fn next_ordinal(&mut self, stored: Ordinal) -> Ordinal {
-        let ordinal = stored.saturating_add(self.ordinals);
-        self.ordinals = self.ordinals.saturating_add(1);
-        ordinal
     }
 
     pub(super) fn upsert(&mut self, key: RecordKey, body: &str, updated: Option<Timestamp>, known: Known) {
@@ -79,7 +71,7 @@ impl Pending {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self { ordinals: self.ordinals, ..Self::default() };
+        *self = Self::default();
     }
 }
 
@@ -101,14 +93,14 @@ impl Delivery<'_> {
         fetched: Timestamp,
     ) -> Result<(), Failure> {
         if pending.changes.is_empty() {
-            return if extra.is_empty() { Ok(()) } else { self.store.commit(extra).map_err(|e| local(&e)) };
+            return if extra.is_empty() { Ok(()) } else { self.store.commit(extra).map(drop).map_err(|e| local(&e)) };
         }
         let generation = self.store.generation() + 1;
         self.deliver(&sink::Batch { source, generation, fetched, changes: &pending.changes })?;
         for (key, (_, known)) in pending.known.drain() {
             match known {
-                Some(known) => extra.set(id, key, known),
-                None => extra.unset(id, key),
+                Some(known) => extra.set(id, &key, known),
+                None => extra.unset(id, &key),
             }
         }
         extra.generation(generation);
@@ -126,13 +118,7 @@ impl Delivery<'_> {
                 Err(error) if error.kind == SinkTrouble::Busy && tries < BUSY_STEPS => {
                     tries += 1;
                     let until = self.wait.now().after(BUSY_STEP);
-                    while self.wait.now() < until {
-                        match self.wait.sleep_until(until) {
-                            Ok(Woke::Stop) => return Err(Failure::new(Kind::Stopped, "stopped while data.db was locked")),
-                            Ok(_) => {}
-                            Err(error) => return Err(failure_of_io(&error)),
-                        }
-                    }
+                    self.wait.pause_until(until).map_err(|error| failure_of_io(&error))?;
                 }
                 Err(error) => return Err(sink_failure(&error)),
             }

@@ -1,11 +1,28 @@
-//! One pass over a source: reading its records out of a body, and telling which of them changed.
+//! One pass over a source: reading its records out of a body, telling which of them changed, and delivering those.
 //!
+//! - [`collection`] walks the pages and keeps the order that makes it safe;
+//! - [`pages`] says what comes after a page, [`absence`] what a missing record means, [`repair`] what to do when store
+//!   and sink disagree: these decide, and do nothing;
+//! - [`memo`], [`marks`] and [`position`] are what is kept of a page and of a pass;
 //! - [`select`] streams records out of a body, one at a time, however large the body is;
-//! - [`key`] says which record it is, [`time`] when it was changed upstream;
-//! - [`digest`] gives equal digests to equal values, however they are written; [`number`] does so for numbers.
+//! - [`reading`] reads one as the config says, with [`key`] and [`time`];
+//! - [`digest`] gives equal digests to equal values, however they are written; [`number`] does so for numbers;
+//! - [`report`] is what a pass did, in numbers and in one word; [`replay`] delivers again without asking.
 
+pub mod absence;
+mod codec;
+pub mod collection;
+mod deliver;
 pub mod digest;
 pub mod key;
+pub mod marks;
+pub mod memo;
 pub mod number;
+pub mod pages;
+pub mod position;
+pub mod reading;
+pub mod repair;
+pub mod replay;
+pub mod report;
 pub mod select;
 pub mod time;

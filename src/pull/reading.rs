@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::digest::Canon;
 use super::key::key_of;
-use super::time::parse_time;
+use super::time;
 use crate::clock::Timestamp;
 use crate::config::{Deleted, Source};
 use crate::json::{Json, Kind};
@@ -66,7 +66,7 @@ impl<'a> RecordReader<'a> {
         let updated = match &self.source.updated {
             Some(updated) => match updated.field.find(json).filter(|value| value.kind() != Kind::Null) {
                 Some(value) => Some(
-                    parse_time(value, updated.format).map_err(|error| bad(format!("{}: {error}", updated.field)))?,
+                    time::parse(value, updated.format).map_err(|error| bad(format!("{}: {error}", updated.field)))?,
                 ),
                 None => None,
             },

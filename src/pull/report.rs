@@ -138,6 +138,26 @@ struct Line<'a> {
 }
 
 impl Report {
+    /// A pass that ended so, with nothing counted yet.
+    #[must_use]
+    pub fn new(source: &str, outcome: Outcome) -> Self {
+        Self {
+            source: source.to_owned(),
+            outcome,
+            tally: Tally::default(),
+            elapsed: Duration::ZERO,
+            fresh_for: Duration::ZERO,
+            resumed: false,
+            notes: Vec::new(),
+        }
+    }
+
+    /// A pass that could not even start.
+    #[must_use]
+    pub fn failed(source: &str, failure: Failure) -> Self {
+        Self::new(source, Outcome::Failed(failure))
+    }
+
     /// One JSON object without line breaks.
     #[must_use]
     pub fn to_json(&self) -> String {

@@ -4,6 +4,7 @@
 //! and `generation`, the number of the commit that wrote the row. `_sources` tells readers how far they can trust it.
 //! Write-ahead log, kept on disk so that readers without write permission can open the file at any time.
 
+use std::cell::Cell;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,7 @@ pub struct SqliteSink {
     db: Connection,
     path: PathBuf,
     id: String,
+    damaged: Cell<bool>,
 }
 
 /// How the file was found.
@@ -52,6 +54,19 @@ pub struct Row {
     pub digest: Digest,
     /// Its own update time in milliseconds since 1970.
     pub updated_ms: Option<i64>,
+}
+
+/// What was noted of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Noted {
+    /// When upstream was last asked successfully; at most one checkpoint old.
+    pub last_check: Option<Timestamp>,
+    /// When the last complete pass that changed something was.
+    pub last_complete: Option<Timestamp>,
+    /// How the last pass ended.
+    pub outcome: String,
+    /// And why.
+    pub reason: String,
 }
 
 /// What `_sources` says of one source.
@@ -111,7 +126,7 @@ impl SqliteSink {
             });
         }
         sync_directory(path)?;
-        Ok(Self { db, path: path.to_owned(), id })
+        Ok(Self { db, path: path.to_owned(), id, damaged: Cell::new(false) })
     }
 
     /// The random id that the file got when it was made: another id is another file.
@@ -306,6 +321,31 @@ impl SqliteSink {
             .map_err(|e| self.explain(&e))
     }
 
+    /// What was noted of a source last.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn noted(&self, name: &str) -> Result<Option<Noted>, SinkError> {
+        let instant = |text: Option<String>| text.and_then(|text| text.parse().ok());
+        self.db
+            .query_row("SELECT last_check, last_complete, outcome, reason FROM _source_state WHERE name = ?1", [name], |row| {
+                Ok(Noted {
+                    last_check: instant(row.get(0)?),
+                    last_complete: instant(row.get(1)?),
+                    outcome: row.get(2)?,
+                    reason: row.get(3)?,
+                })
+            })
+            .optional()
+            .map_err(|e| self.explain(&e))
+    }
+
+    /// Whether the file turned out to be damaged since it was opened: opened again, it is put aside.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.get()
+    }
+
     /// Keeps a source's bad records in `_bad` for a person to look at, in place of those of the last pass. Writes only
     /// when they differ.
     ///
@@ -327,7 +367,8 @@ impl SqliteSink {
             }
             tx.commit()
         };
-        write(&mut self.db).map_err(|e| explain(&self.path, &e))
+        let written = write(&mut self.db);
+        written.map_err(|e| self.explain(&e))
     }
 
     /// The bad records of a source's last complete pass.
@@ -347,20 +388,24 @@ impl SqliteSink {
                     raw: row.get(4)?,
                 })
             })?;
-            rows.collect()
+            rows.collect::<rusqlite::Result<Vec<BadRow>>>()
         };
-        read().map_err(|e: rusqlite::Error| self.explain(&e))
+        read().map_err(|e| self.explain(&e))
     }
 
     fn explain(&self, error: &rusqlite::Error) -> SinkError {
-        explain(&self.path, error)
+        let error = explain(&self.path, error);
+        if error.kind == SinkTrouble::Damaged {
+            self.damaged.set(true);
+        }
+        error
     }
 }
 
 impl Sink for SqliteSink {
     fn deliver(&mut self, batch: &Batch<'_>) -> Result<(), SinkError> {
-        let path = self.path.clone();
-        write_batch(&mut self.db, batch).map_err(|error| explain(&path, &error))
+        let written = write_batch(&mut self.db, batch);
+        written.map_err(|error| self.explain(&error))
     }
 }
 

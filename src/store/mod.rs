@@ -104,6 +104,12 @@ impl Source {
 const ENTRY_VERSION: u8 = 1;
 
 impl Store {
+    /// Whether a commit has failed: nothing more is written then, and the store is to be opened anew.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.is_some()
+    }
+
     /// The generation of the last whole commit; 0 in a new store.
     #[must_use]
     pub fn generation(&self) -> u64 {

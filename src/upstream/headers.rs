@@ -27,7 +27,7 @@ impl Headers {
     /// The first line of that name, as bytes without surrounding white space.
     #[must_use]
     pub fn bytes(&self, name: &str) -> Option<&[u8]> {
-        self.lines(name).next()
+        self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim_ascii())
     }
 
     /// The first line of that name, if it is UTF-8.

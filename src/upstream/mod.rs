@@ -4,6 +4,13 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`client`] | asks: builds a request, follows redirects by our rules, turns an answer into what it means |
+//! | [`outcome`] | what an answer means (pure) |
+//! | [`conditional`] | validators, freshness, `Vary`, `Retry-After` (pure) |
+//! | [`headers`] | header fields as the pure rooms read them |
+//! | `auth` | what authorises a request |
+//! | [`limit`] | limits on a body as an adapter |
+//! | [`connect`] | from an upstream's config to a client |
 //! | [`agent`] | one ureq agent per upstream, put together from the others |
 //! | [`line`](mod@line) | what an upstream's connections share: deadlines, byte counts, the state of the last one |
 //! | [`dns`] | names into addresses, in a helper thread that the wait watches |
@@ -16,9 +23,16 @@
 //! Only this room names ureq and rustls' client.
 
 pub mod agent;
+mod auth;
 pub mod cause;
+pub mod client;
+pub mod conditional;
+pub mod connect;
 pub mod dns;
+pub mod headers;
+pub mod limit;
 pub mod line;
+pub mod outcome;
 pub mod proxy;
 pub mod secure;
 pub mod tls;
