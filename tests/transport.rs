@@ -22,6 +22,7 @@ fn the_bytes_counted_are_those_on_the_wire() {
     for _ in 0..4 {
         client.get(&upstream.url("/items?page=1")).unwrap();
     }
+    upstream.settle();
     let traffic = client.line.traffic();
     assert_eq!(
         (traffic.up(), traffic.down()),

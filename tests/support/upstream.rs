@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -50,6 +50,8 @@ struct Shared {
     connections: Mutex<Vec<TcpStream>>,
     received: AtomicU64,
     sent: AtomicU64,
+    /// Connections that are served now.
+    open: AtomicUsize,
     over: AtomicBool,
 }
 
@@ -136,6 +138,13 @@ impl Upstream {
         self.shared.sent.load(Ordering::SeqCst)
     }
 
+    /// Waits until the last connection has ended: then all counts are final. The answers must have closed them.
+    pub fn settle(&self) {
+        while self.shared.open.load(Ordering::SeqCst) > 0 {
+            thread::yield_now();
+        }
+    }
+
     /// Closes every connection that is open, as a server does with idle ones.
     pub fn hang_up(&self) {
         for connection in self.shared.connections.lock().unwrap().iter() {
@@ -165,6 +174,7 @@ fn accept(listener: &TcpListener, tls: Option<&Arc<ServerConfig>>, shared: &Arc<
             .lock()
             .unwrap()
             .push(socket.try_clone().unwrap());
+        shared.open.fetch_add(1, Ordering::SeqCst);
         let (tls, shared) = (tls.cloned(), Arc::clone(shared));
         thread::spawn(move || {
             let counted = Counted {
@@ -185,6 +195,7 @@ fn accept(listener: &TcpListener, tls: Option<&Arc<ServerConfig>>, shared: &Arc<
                 ahead: Vec::new(),
             }
             .serve(&shared);
+            shared.open.fetch_sub(1, Ordering::SeqCst);
         });
     }
 }
