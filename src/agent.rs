@@ -270,6 +270,13 @@ impl Agent {
         }
     }
 
+    /// Carries out all wishes on the desk, handing on what is told about them as it comes.
+    pub fn grant_all(&mut self, each: &mut dyn FnMut(Event)) {
+        while let Some((id, wish)) = self.desk.take() {
+            self.carry_out_telling(id, &wish, each);
+        }
+    }
+
     fn carry_out(&mut self, id: WishId, wish: &Wish) {
         let names = if wish.sources.is_empty() { self.sources().map(str::to_owned).collect() } else { wish.sources.clone() };
         let unknown = names.iter().find(|name| !self.config.sources.contains_key(*name));

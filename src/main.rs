@@ -1,3 +1,7 @@
 //! The command `gleaner`: see `gleaner --help`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gleaner::cli::main()
+}

@@ -1,1 +1,166 @@
-//! One file a command.
+//! Arguments → command → exit code. One file a command.
+
+mod check;
+mod exit;
+mod output;
+mod remote;
+mod run;
+mod status;
+mod sync;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use exit::Exit;
+
+use crate::clock::SystemClock;
+use crate::config::{self, Config};
+use crate::wait::Wait;
+
+const EXAMPLES: &str = "\
+Examples:
+  gleaner check                        is the config right? prints it with all defaults
+  gleaner sync                         all sources once; a table at the end
+  gleaner sync parts --dry-run         what would change
+  gleaner run                          stay, and pull on schedule (what the systemd unit does)
+  gleaner status                       how the sources stand
+  gleaner reconcile parts --confirm    yes, what is missing upstream is gone
+
+Exit codes (sysexits.h):
+  0   done
+  64  the command line is wrong
+  65  an upstream's data is not as the config says, or a loss needs confirmation
+  69  an upstream refuses, is gone, or somebody else answers in its place
+  74  this device: disk, state directory, secret file
+  75  an upstream or the network does not work now; try again
+  77  an upstream denies access
+  78  the config is wrong";
+
+/// Keeps a local copy of upstream data over a thin link: incremental, conditional, crash-safe.
+#[derive(Debug, Parser)]
+#[command(name = "gleaner", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
+struct Arguments {
+    /// The config file.
+    #[arg(short, long, global = true, env = "GLEANER_CONFIG", default_value = "/etc/gleaner/gleaner.toml", value_name = "FILE")]
+    config: PathBuf,
+
+    /// Say more: each request with its status and bytes.
+    #[arg(short, long, global = true)]
+    verbose: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Stay and pull on schedule, until SIGTERM. SIGHUP reads the config again.
+    Run,
+    /// Pull all or the named sources once, now; conditionally where possible.
+    Sync(SyncArguments),
+    /// Show how the sources stand. Asks the running agent, or reads the state directory.
+    Status(StatusArguments),
+    /// Check the config file and print what is in effect, with all defaults. Secrets stay references.
+    Check(CheckArguments),
+    /// A full pass that may delete what is missing upstream.
+    Reconcile(ReconcileArguments),
+    /// Deliver every known record of a source again, without asking upstream.
+    Replay(ReplayArguments),
+}
+
+#[derive(Debug, Args)]
+struct SyncArguments {
+    /// Which sources. Default: all. A named one is asked even if its upstream asked us to wait.
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// One JSON object per source and line.
+    #[arg(long)]
+    json: bool,
+    /// Fetch and compare, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+struct StatusArguments {
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct CheckArguments {
+    /// Also ask each source for its first page: does it answer as the config says? Changes nothing.
+    #[arg(long)]
+    live: bool,
+}
+
+#[derive(Debug, Args)]
+struct ReconcileArguments {
+    /// Which source.
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// What is missing upstream is gone: delete it, however much it is.
+    #[arg(long)]
+    confirm: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ReplayArguments {
+    /// Which source.
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command that the arguments name.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let usage = error.use_stderr();
+            // Nobody is left to tell if this fails.
+            drop(error.print());
+            return ExitCode::from(if usage { Exit::Usage } else { Exit::Ok } as u8);
+        }
+    };
+    output::start_log(arguments.verbose);
+    let exit = match config::load(&arguments.config, &|name| std::env::var_os(name)) {
+        Ok(config) => command(arguments, config),
+        Err(errors) => {
+            output::error(&errors.to_string());
+            Exit::Config
+        }
+    };
+    ExitCode::from(exit as u8)
+}
+
+fn command(arguments: Arguments, config: Config) -> Exit {
+    for warning in &config.warnings {
+        log::warn!("{warning}");
+    }
+    let wait = match Wait::new(Arc::new(SystemClock)).and_then(|wait| wait.install_signals().map(|()| wait)) {
+        Ok(wait) => wait,
+        Err(error) => {
+            output::error(&format!("no pipe for signals: {error}"));
+            return Exit::Device;
+        }
+    };
+    match arguments.command {
+        Command::Run => run::run(config, &arguments.config, &wait),
+        Command::Sync(sync) => sync::sync(config, &wait, &sync),
+        Command::Status(status) => status::status(config, &wait, status.json),
+        Command::Check(check) => check::check(config, &wait, check.live),
+        Command::Reconcile(reconcile) => sync::reconcile(config, &wait, &reconcile),
+        Command::Replay(replay) => sync::replay(config, &wait, &replay),
+    }
+}
