@@ -2,6 +2,7 @@
 
 mod check;
 mod error;
+mod findings;
 mod fingerprint;
 mod nearest;
 mod print;
@@ -66,7 +67,8 @@ pub fn parse(text: &str, path: &Path, env: Env<'_>) -> Result<Config, Errors> {
         .parent()
         .filter(|dir| !dir.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let mut check = reader::Check::new(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()));
+    let mut check =
+        findings::Check::new(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()));
     let root = match DeTable::parse(text) {
         Ok(root) => root,
         Err(error) => {
@@ -454,3 +456,6 @@ pub enum Deletes {
     /// The row stays, marked in the column `deleted`.
     Mark,
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,126 +4,26 @@
 //! tree itself: every reader notes what is wrong and goes on, so that one run shows everything.
 
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{Errors, Place, Problem};
+use super::findings::Check;
 use super::nearest::nearest;
 use super::raw::Keys;
 use super::value::{ValueError, parse_duration, parse_size, print_duration, print_size};
 use crate::pointer::Pointer;
 
-/// What a line that holds a secret is likely to have in it.
-const SECRET_WORDS: [&str; 8] = [
-    "bearer", "password", "secret", "token", "value", "auth", "://", "key",
-];
-
-/// One check of one file: where its relative paths start, and what was found so far.
-#[derive(Debug)]
-pub(super) struct Check {
-    /// The directory that relative paths are relative to, absolute.
-    pub(super) dir: PathBuf,
-    /// What deserves a word but is no error.
-    pub(super) warnings: Vec<String>,
-    found: Vec<(Range<usize>, String, Option<String>)>,
-    hidden: Vec<Range<usize>>,
-}
-
-impl Check {
-    pub(super) fn new(dir: PathBuf) -> Self {
-        Self {
-            dir,
-            warnings: Vec::new(),
-            found: Vec::new(),
-            hidden: Vec::new(),
-        }
-    }
-
-    /// Notes an error at `span`.
-    pub(super) fn error(
-        &mut self,
-        span: &Range<usize>,
-        what: impl Into<String>,
-        expected: impl Into<String>,
-    ) {
-        self.found
-            .push((span.clone(), what.into(), Some(expected.into())));
-    }
-
-    /// Notes an error that says by itself what to do.
-    pub(super) fn refuse(&mut self, span: &Range<usize>, what: impl Into<String>) {
-        self.found.push((span.clone(), what.into(), None));
-    }
-
-    /// Never shows the text at `span` in an excerpt: it may be a secret.
-    pub(super) fn hide(&mut self, span: &Range<usize>) {
-        self.hidden.push(span.clone());
-    }
-
-    /// Never shows any text in `value`, whatever its form.
-    pub(super) fn hide_all(&mut self, value: &Spanned<DeValue<'_>>) {
-        match value.get_ref() {
-            DeValue::Array(list) => list.iter().for_each(|item| self.hide_all(item)),
-            DeValue::Table(table) => table.iter().for_each(|(_, item)| self.hide_all(item)),
-            _ => self.hide(&value.span()),
-        }
-    }
-
-    /// Notes what the TOML parser found. What stands on a line that names a secret is hidden: without a syntax tree
-    /// nothing tells which part of it is one.
-    pub(super) fn syntax(&mut self, text: &str, error: &toml::de::Error) {
-        let span = error.span().unwrap_or(0..0);
-        let mut start = 0;
-        for line in text.split_inclusive('\n') {
-            let names_secret = SECRET_WORDS
-                .iter()
-                .any(|word| line.to_ascii_lowercase().contains(word));
-            if let (true, Some(equals)) = (names_secret, line.find('=')) {
-                self.hide(&(start + equals + 1..start + line.trim_end().len()));
-            }
-            start += line.len();
-        }
-        let message = error.message();
-        match message.split_once(", expected ") {
-            Some((what, expected)) => self.error(&span, what, expected),
-            None => self.refuse(&span, message),
-        }
-    }
-
-    /// Whether nothing was wrong.
-    pub(super) fn is_clean(&self) -> bool {
-        self.found.is_empty()
-    }
-
-    /// All that was wrong, by line.
-    pub(super) fn into_errors(mut self, path: &Path, text: &str) -> Errors {
-        self.found.sort_by_key(|(span, ..)| span.start);
-        let hidden = self.hidden;
-        let problem = |(span, what, expected): (Range<usize>, _, _)| {
-            let place = Some(Place::new(text, &span, &hidden));
-            Problem {
-                place,
-                what,
-                expected,
-            }
-        };
-        Errors {
-            path: path.to_owned(),
-            problems: self.found.into_iter().map(problem).collect(),
-        }
-    }
-}
-
 /// A table whose keys are known.
 #[derive(Debug)]
 pub(super) struct Table<'t> {
-    /// How messages call it: `[source.parts]`, `pages`.
+    /// How messages call it: `[source.parts]`, `pages`; empty for the file as a whole.
     pub(super) label: String,
     /// Where to point when something is missing.
     pub(super) span: Range<usize>,
+    /// Whether it has no key that it does not take.
+    pub(super) is_clean: bool,
     entries: &'t DeTable<'t>,
 }
 
@@ -136,16 +36,23 @@ impl<'t> Table<'t> {
         span: Range<usize>,
         entries: &'t DeTable<'t>,
     ) -> Self {
+        let mut is_clean = true;
         for (key, value) in entries {
             let name: &str = key.get_ref();
             if keys.known.contains(&name) {
                 continue;
             }
+            is_clean = false;
             check.hide_all(value);
             if keys.later.contains(&name) {
+                let what = if label.is_empty() {
+                    format!("[{name}]")
+                } else {
+                    format!("`{name}` in {label}")
+                };
                 check.refuse(
                     &key.span(),
-                    format!("`{name}` in {label} is not supported by this version"),
+                    format!("{what} is not supported by this version"),
                 );
             } else if keys.upstream.contains(&name) {
                 check.refuse(
@@ -159,6 +66,7 @@ impl<'t> Table<'t> {
         Self {
             label,
             span,
+            is_clean,
             entries,
         }
     }
@@ -379,11 +287,7 @@ impl<'t> Item<'t> {
 
     pub(super) fn choice<T: Copy>(&self, check: &mut Check, choices: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        let expected = names
-            .iter()
-            .map(|name| format!("\"{name}\""))
-            .collect::<Vec<_>>()
-            .join(" or ");
+        let expected = or_list(&names);
         let text = self.string(check, &expected)?;
         let found = choices
             .iter()
@@ -494,6 +398,16 @@ pub(super) fn pointer(
         .ok()
 }
 
+/// `"a", "b" or "c"`
+pub(super) fn or_list(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    match &quoted[..] {
+        [] => String::new(),
+        [only] => only.clone(),
+        [start @ .., last] => format!("{} or {last}", start.join(", ")),
+    }
+}
+
 fn unknown_key(check: &mut Check, keys: &Keys, label: &str, name: &str, span: &Range<usize>) {
     let hint =
         nearest(name, keys.known).map_or(String::new(), |key| format!(" (did you mean `{key}`?)"));
@@ -503,9 +417,14 @@ fn unknown_key(check: &mut Check, keys: &Keys, label: &str, name: &str, span: &R
         .map(|key| format!("`{key}`"))
         .collect::<Vec<_>>()
         .join(", ");
+    let place = if label.is_empty() {
+        String::new()
+    } else {
+        format!(" in {label}")
+    };
     check.error(
         span,
-        format!("unknown key `{}` in {label}{hint}", name.escape_debug()),
+        format!("unknown key `{}`{place}{hint}", name.escape_debug()),
         format!("one of {known}"),
     );
 }

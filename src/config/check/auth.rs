@@ -5,8 +5,9 @@ use toml::de::DeValue;
 
 use super::upstream::web_url;
 use super::{is_header_name, path, sounds_secret};
+use crate::config::findings::Check;
 use crate::config::raw::{AUTH, AUTH_HEADER, BASIC, OAUTH2, SECRET};
-use crate::config::reader::{Check, Item, Table};
+use crate::config::reader::{Item, Table};
 use crate::config::{Auth, Secret};
 
 const SECRET_FORMS: &str = "{ credential = \"name\" }, { file = \"path\" } or { env = \"NAME\" }";
@@ -66,8 +67,10 @@ pub(super) fn secret(check: &mut Check, item: &Item<'_>, label: &str) -> Option<
         .filter_map(|key| table.item(key))
         .collect();
     let [form] = &forms[..] else {
-        let what = format!("`{label}` has {} references to a secret", forms.len());
-        check.error(&item.span, what, format!("exactly one of {SECRET_FORMS}"));
+        if table.is_clean {
+            let what = format!("`{label}` names {} places of a secret", forms.len());
+            check.error(&item.span, what, format!("one of {SECRET_FORMS}"));
+        }
         return None;
     };
     match form.label.as_str() {
@@ -112,11 +115,10 @@ pub(super) fn auth(check: &mut Check, table: &Table<'_>) -> Auth {
         .filter_map(|key| table.item(key))
         .collect();
     let [form] = &forms[..] else {
-        check.error(
-            &item.span,
-            format!("`auth` has {} forms", forms.len()),
-            format!("exactly one of {AUTH_FORMS}"),
-        );
+        if table.is_clean {
+            let what = format!("`auth` has {} forms", forms.len());
+            check.error(&item.span, what, format!("one of {AUTH_FORMS}"));
+        }
         return Auth::None;
     };
     let auth = match form.label.as_str() {

@@ -15,9 +15,11 @@ use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::DeTable;
+use url::Url;
 
+use super::findings::Check;
 use super::raw::{AGENT, SOURCE, TOP, UPSTREAM};
-use super::reader::{Check, Item, Table};
+use super::reader::{Item, Table};
 use super::secret::Env;
 use super::{Agent, Config, Upstream};
 
@@ -35,7 +37,7 @@ pub(super) fn check(
     root: &Spanned<DeTable<'_>>,
     env: Env<'_>,
 ) -> Option<Config> {
-    let top = Table::open(check, &TOP, "the file".to_owned(), 0..0, root.get_ref());
+    let top = Table::open(check, &TOP, String::new(), 0..0, root.get_ref());
     let agent = agent(check, &top, env);
     let mut upstreams = BTreeMap::new();
     for (name, table) in sections(check, &top, "upstream") {
@@ -171,7 +173,7 @@ fn agent(check: &mut Check, top: &Table<'_>, env: Env<'_>) -> Option<Agent> {
         None => Table::open(check, &AGENT, "[agent]".to_owned(), 0..0, &empty),
     };
     let id = match table.item("id") {
-        Some(item) => agent_id(check, &item)?,
+        Some(item) => agent_id(check, &item),
         None => host_name(),
     };
     let state = table.item("state").and_then(|item| path(check, &item));
@@ -219,8 +221,10 @@ fn is_id(id: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-fn agent_id(check: &mut Check, item: &Item<'_>) -> Option<String> {
-    let id = item.string(check, ID)?;
+fn agent_id(check: &mut Check, item: &Item<'_>) -> String {
+    let Some(id) = item.string(check, ID) else {
+        return String::new();
+    };
     if !is_id(id) {
         check.error(
             &item.span,
@@ -228,7 +232,7 @@ fn agent_id(check: &mut Check, item: &Item<'_>) -> Option<String> {
             ID,
         );
     }
-    Some(id.to_owned())
+    id.to_owned()
 }
 
 fn host_name() -> String {
@@ -291,6 +295,18 @@ fn sounds_secret(name: &str) -> bool {
     SECRET_NAMES
         .iter()
         .any(|secret| secret.eq_ignore_ascii_case(name))
+}
+
+/// Whether a URL, right or wrong, should not be shown: an `@` may end a password, which without it looks like a port,
+/// and a parameter may be a token.
+fn url_may_hold_secret(text: &str) -> bool {
+    let mut parameters = text
+        .split(['?', '&'])
+        .skip(1)
+        .filter_map(|pair| pair.split('=').next());
+    text.contains('@')
+        || Url::parse(text) == Err(url::ParseError::InvalidPort)
+        || parameters.any(sounds_secret)
 }
 
 fn warn_of_literals(check: &mut Check, upstreams: &BTreeMap<String, Upstream>) {

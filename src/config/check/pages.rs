@@ -1,8 +1,9 @@
 //! `pages` in its forms, and `pull`.
 
 use super::is_header_name;
+use crate::config::findings::Check;
 use crate::config::raw::{PAGE_SIZE, PAGES, PULL};
-use crate::config::reader::{Check, Item, Table};
+use crate::config::reader::{Item, Table};
 use crate::config::{PageSize, Pages, Pull};
 
 const FORMS: &str = "\"single\", \"link\", { next = \"/links/next\" }, { next_header = \"Next-Page\" }, \
@@ -151,7 +152,9 @@ fn form<'t>(
         .iter()
         .filter_map(|form| Some((form, table.item(form.0)?)));
     let Some(((name, others, example), form)) = found.next() else {
-        check.error(&item.span, "`pages` has none of its forms", FORMS);
+        if table.is_clean {
+            check.error(&item.span, "`pages` has none of its forms", FORMS);
+        }
         return None;
     };
     if let Some(((other, ..), _)) = found.next() {

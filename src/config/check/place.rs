@@ -6,10 +6,11 @@ use toml::de::DeValue;
 use url::Url;
 
 use super::upstream::{has_user, of_source, web_url};
-use super::{pages, sounds_secret};
+use super::{pages, sounds_secret, url_may_hold_secret};
+use crate::config::findings::Check;
 use crate::config::nearest::nearest;
 use crate::config::raw::SOURCE_UPSTREAM;
-use crate::config::reader::{Check, Item, Table};
+use crate::config::reader::{Item, Table, or_list};
 use crate::config::{Pages, Upstream};
 
 /// The upstream's name and the URL, either from `upstream` and `path` or from `url`.
@@ -43,7 +44,7 @@ pub(super) fn place(
                 "`url = \"https://host/path\"`, or `upstream = \"NAME\"` and `path = \"path\"`";
             check.error(
                 &table.span,
-                format!("{} says not where it is", table.label),
+                format!("{} does not say where it is", table.label),
                 expected,
             );
             None
@@ -117,7 +118,7 @@ fn known_upstream(check: &mut Check, item: &Item<'_>, name: &str, top: &Table<'_
         nearest(name, &names).map_or(String::new(), |near| format!(" (did you mean {near:?}?)"));
     let expected = match names.is_empty() {
         true => "an [upstream.NAME] in this file".to_owned(),
-        false => format!("one of {}", names.join(", ")),
+        false => or_list(&names),
     };
     check.error(
         &item.span,
@@ -131,7 +132,7 @@ fn known_upstream(check: &mut Check, item: &Item<'_>, name: &str, top: &Table<'_
 fn below(check: &mut Check, item: &Item<'_>, base: &Url) -> Option<Url> {
     let expected = format!("a path below {base}");
     let text = item.string(check, &expected)?;
-    if text.contains('@') {
+    if url_may_hold_secret(text) {
         check.hide(&item.span);
     }
     let url = match base.join(text) {
@@ -192,7 +193,20 @@ pub(super) fn with_params(
         }
         let value = match item.get() {
             DeValue::String(text) => text.to_string(),
-            DeValue::Integer(number) => number.to_string(),
+            // Not as it is written: that may be hexadecimal or have underscores.
+            DeValue::Integer(number) => {
+                match i64::from_str_radix(number.as_str(), number.radix()) {
+                    Ok(number) => number.to_string(),
+                    Err(_) => {
+                        check.error(
+                            &item.span,
+                            format!("`{param}` is out of range"),
+                            "a number of 64 bits",
+                        );
+                        continue;
+                    }
+                }
+            }
             DeValue::Boolean(flag) => flag.to_string(),
             _ => {
                 item.wrong_type(check, "a string, a whole number, or true or false");

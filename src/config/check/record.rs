@@ -5,8 +5,9 @@ use std::ops::Range;
 use toml::de::DeValue;
 
 use super::{NAME, is_name};
+use crate::config::findings::Check;
 use crate::config::raw::{DELETED, UPDATED};
-use crate::config::reader::{Check, Item, pointer};
+use crate::config::reader::{Item, pointer};
 use crate::config::{Deleted, Ignore, TimeFormat, Updated};
 use crate::contract::Rule;
 use crate::pointer::Pointer;

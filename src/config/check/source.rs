@@ -6,8 +6,9 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::{DAY, SECOND, pages, place, record};
+use crate::config::findings::Check;
 use crate::config::raw::RECONCILE;
-use crate::config::reader::{Check, Item, Table};
+use crate::config::reader::{Item, Table};
 use crate::config::value::{MAX_DURATION, parse_percent, print_duration};
 use crate::config::{Deletes, Format, MaxLoss, OnBad, Source, Upstream};
 use crate::pointer::Pointer;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use url::{Host, Url};
 
-use super::{HOUR, MILLISECOND, auth, path};
+use super::{HOUR, MILLISECOND, auth, path, url_may_hold_secret};
+use crate::config::findings::Check;
 use crate::config::raw::{CLIENT_CERT, LIMITS};
-use crate::config::reader::{Check, Item, Table};
+use crate::config::reader::{Item, Table};
 use crate::config::{Auth, ClientCert, Limits, Proxy, Roots, Secret, Upstream};
 
 const CLIENT_CERT_FORM: &str = "{ cert = \"path\", key = { file = \"path\" } }";
@@ -73,8 +74,7 @@ pub(super) fn of_source(
 /// A URL of `http` or `https` with a host, without user, password and fragment.
 pub(super) fn web_url(check: &mut Check, item: &Item<'_>, text: &str) -> Option<Url> {
     let expected = "a URL such as \"https://host/path\"";
-    // An `@` may be the end of a password, also in what can't be parsed.
-    if text.contains('@') {
+    if url_may_hold_secret(text) {
         check.hide(&item.span);
     }
     let url = match Url::parse(text) {
@@ -186,8 +186,10 @@ fn proxy(check: &mut Check, table: &Table<'_>) -> Proxy {
     if text.is_empty() {
         return Proxy::Direct;
     }
-    if text.contains('@') {
+    if url_may_hold_secret(text) {
         check.hide(&item.span);
+    }
+    if text.contains('@') {
         check.error(
             &item.span,
             "`proxy` has a user or password in it",

@@ -1,0 +1,313 @@
+//! Any config that can be is printed as a file that parses to the same.
+
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+
+const SECOND_MS: u64 = 1000;
+const DAY_MS: u64 = 86_400_000;
+
+fn span(from_ms: u64) -> impl Strategy<Value = Duration> {
+    (from_ms..10 * DAY_MS).prop_map(Duration::from_millis)
+}
+
+fn place() -> impl Strategy<Value = Pointer> {
+    "(/([a-z0-9 é\"\\\\.]|~0|~1){0,4}){0,3}".prop_map(|text| pointer(&text))
+}
+
+fn secret() -> impl Strategy<Value = Secret> {
+    prop_oneof![
+        "[a-z.-]{3,9}".prop_map(Secret::Credential),
+        "/[a-z ü\"]{1,9}".prop_map(|path| Secret::File(path.into())),
+        "[A-Z_]{1,9}".prop_map(Secret::Env),
+    ]
+}
+
+fn auth() -> impl Strategy<Value = Auth> {
+    prop_oneof![
+        Just(Auth::None),
+        secret().prop_map(Auth::Bearer),
+        ("[^:\\p{Cc}]{0,6}", secret()).prop_map(|(user, password)| Auth::Basic { user, password }),
+        secret().prop_map(|value| Auth::Header {
+            name: "X-Auth".to_owned(),
+            value
+        }),
+        (
+            "[a-z\"]{1,5}",
+            secret(),
+            prop::collection::vec("[a-z:/]{1,5}", 0..3)
+        )
+            .prop_map(|(id, client_secret, scopes)| {
+                let token_url = url::Url::parse("https://id.example/token").unwrap();
+                Auth::OAuth2 {
+                    token_url,
+                    client_id: id,
+                    client_secret,
+                    scopes,
+                }
+            }),
+    ]
+}
+
+fn headers() -> impl Strategy<Value = Vec<(String, Secret)>> {
+    let value = prop_oneof![
+        secret(),
+        "[!-~]([ -~]{0,9}[!-~])?".prop_map(Secret::Literal)
+    ];
+    prop::collection::vec(value, 0..3).prop_map(|values| {
+        values
+            .into_iter()
+            .enumerate()
+            .map(|(i, value)| (format!("X-{i}"), value))
+            .collect()
+    })
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    (
+        span(1),
+        span(1),
+        span(0),
+        1..1_u64 << 40,
+        1..16_usize << 20,
+        1..256_usize << 20,
+        1..1_000_000_u32,
+    )
+        .prop_map(|(connect, stall, more, body, head, record, pages)| Limits {
+            connect,
+            stall,
+            total: stall + more,
+            body,
+            head,
+            record,
+            pages,
+        })
+}
+
+prop_compose! {
+    fn upstream_of(base: &'static str)(
+        auth in auth(),
+        headers in headers(),
+        scope in ".{0,6}",
+        ca in option::of("/[a-z]{1,5}"),
+        roots in select(vec![Roots::System, Roots::Bundled, Roots::ExtraOnly]),
+        client in option::of(secret()),
+        proxy in select(vec![Proxy::Environment, Proxy::Direct, Proxy::Url("http://p.example:3128".to_owned())]),
+        insecure_http: bool,
+        limits in limits(),
+    ) -> Upstream {
+        Upstream {
+            base: url::Url::parse(base).unwrap(),
+            auth,
+            headers,
+            scope,
+            roots: if ca.is_none() && roots == Roots::ExtraOnly { Roots::System } else { roots },
+            extra_ca: ca.map(Into::into),
+            client_cert: client.map(|key| ClientCert { cert: "/c.pem".into(), key }),
+            proxy,
+            insecure_http,
+            limits,
+        }
+    }
+}
+
+fn pages() -> impl Strategy<Value = Pages> {
+    let name = || "P[a-z_\\[\\]]{0,6}";
+    let more = || option::of(place());
+    let size = || {
+        (name(), 1..1000_u64).prop_map(|(param, value)| PageSize {
+            param: format!("s{param}"),
+            value,
+        })
+    };
+    let number = |(param, size, more)| Pages::Offset { param, size, more };
+    prop_oneof![
+        Just(Pages::Single),
+        Just(Pages::Link),
+        place().prop_map(Pages::Next),
+        "[A-Za-z-]{1,6}".prop_map(Pages::NextHeader),
+        (place(), name(), more()).prop_map(|(token, param, more)| Pages::Token {
+            token,
+            param,
+            more
+        }),
+        ("[A-Za-z-]{1,6}", name()).prop_map(|(header, param)| Pages::TokenHeader { header, param }),
+        (name(), 0..9_u64, option::of(size()), more()).prop_map(|(param, first, size, more)| {
+            Pages::Page {
+                param,
+                first,
+                size,
+                more,
+            }
+        }),
+        (name(), size(), more()).prop_map(number),
+        (place(), name(), more()).prop_map(|(key, param, more)| Pages::LastKey {
+            key,
+            param,
+            more
+        }),
+    ]
+}
+
+fn equals() -> impl Strategy<Value = serde_json::Value> {
+    prop_oneof![
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<f64>()
+            .prop_filter("JSON has no others", |number| number.is_finite())
+            .prop_map(Into::into),
+        ".{0,6}".prop_map(Into::into),
+    ]
+}
+
+/// What a record is.
+fn record(source: Source) -> impl Strategy<Value = Source> {
+    let ignore = prop_oneof![
+        place()
+            .prop_filter("no text is no field", |place| *place != Pointer::default())
+            .prop_map(Ignore::At),
+        "[a-z ü][a-z /]{0,5}".prop_map(Ignore::Anywhere),
+    ];
+    let format = select(vec![
+        TimeFormat::Rfc3339,
+        TimeFormat::EpochS,
+        TimeFormat::EpochMs,
+        TimeFormat::EpochUs,
+    ]);
+    let rules = select(vec!["string", "number >= 0", "string | null"]);
+    let columns = prop::collection::btree_map("c[a-z0-9_-]{0,5}", place(), 0..4);
+    (
+        place(),
+        prop::collection::btree_set(place(), 1..3),
+        prop::collection::vec(ignore, 0..3),
+        option::of((place(), option::of(equals()))),
+        option::of((place(), format)),
+        prop::collection::btree_map(place(), rules, 0..3),
+        columns,
+        any::<u32>(),
+    )
+        .prop_map(
+            move |(records, key, ignore, deleted, updated, rules, columns, version)| {
+                let mut source = source.clone();
+                source.records = records;
+                source.key = key.into_iter().collect();
+                source.ignore = ignore;
+                source.deleted = deleted.map(|(pointer, equals)| Deleted { pointer, equals });
+                source.updated = updated.map(|(field, format)| Updated { field, format });
+                let rule = |text| {
+                    crate::contract::Rule::parse(text).unwrap_or_else(|error| panic!("{error}"))
+                };
+                source.require = rules
+                    .into_iter()
+                    .map(|(place, text)| (place, rule(text)))
+                    .collect();
+                source.columns = columns.into_iter().rev().collect();
+                source.schema_version = version;
+                if source.format == Format::Ndjson {
+                    source.records = Pointer::default();
+                }
+                source
+            },
+        )
+}
+
+/// Where a source is and when it is asked.
+fn bare_source() -> impl Strategy<Value = Source> {
+    let path = "([a-z:/?&=%@é. ]{0,8}|/[a-z]{0,3}\\?x=//y)".prop_map(|path| {
+        let base = url::Url::parse("https://h.example/api/").unwrap();
+        let url = base
+            .join(&path)
+            .ok()
+            .filter(|url| url.origin() == base.origin() && url.username().is_empty());
+        url.unwrap_or(base)
+    });
+    let loss = prop_oneof![
+        (0..=1_000_000_u32).prop_map(|parts| {
+            let text = format!("{}.{:04}%", parts / 10_000, parts % 10_000);
+            MaxLoss::Share(value::parse_percent(&text).unwrap())
+        }),
+        (0..i64::MAX as u64).prop_map(MaxLoss::Count),
+    ];
+    let times = (
+        span(SECOND_MS),
+        any::<u16>(),
+        span(0),
+        span(0),
+        span(SECOND_MS),
+        option::of(span(SECOND_MS)),
+    );
+    let flags = (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+    );
+    (path, loss, times, flags, pages()).prop_map(|(mut url, max_loss, times, flags, pages)| {
+        url.set_fragment(None);
+        let (every, jitter, late, max_skip, recheck, reconcile_every) = times;
+        let (ndjson, skip, mark, allow_empty, ignore_no_store) = flags;
+        let plain = matches!(
+            pages,
+            Pages::Single | Pages::Link | Pages::NextHeader(_) | Pages::TokenHeader { .. }
+        );
+        Source {
+            name: "s".to_owned(),
+            upstream: "u".to_owned(),
+            url,
+            every,
+            jitter: Duration::from_millis(jitter.into()).min(every),
+            stale_after: every + late,
+            format: if ndjson && plain {
+                Format::Ndjson
+            } else {
+                Format::Json
+            },
+            records: Pointer::default(),
+            key: Vec::new(),
+            ignore: Vec::new(),
+            deleted: None,
+            updated: None,
+            require: Vec::new(),
+            schema_version: 0,
+            pull: Pull::Snapshot,
+            pages,
+            on_bad_record: if skip { OnBad::Skip } else { OnBad::Fail },
+            max_loss,
+            reconcile_every,
+            columns: Vec::new(),
+            deletes: if mark { Deletes::Mark } else { Deletes::Remove },
+            allow_empty,
+            ignore_no_store,
+            max_skip,
+            recheck,
+        }
+    })
+}
+
+prop_compose! {
+    fn any_config()(
+        id in "[A-Za-z0-9._-]{1,64}",
+        state in "/[a-z ü\"\\\\]{0,20}",
+        checkpoint in span(SECOND_MS),
+        upstream in upstream_of("https://h.example/api/"),
+        other in upstream_of("https://[::1]:8443/"),
+        source in bare_source().prop_flat_map(record),
+    ) -> Config {
+        let upstreams = BTreeMap::from([("u".to_owned(), upstream), ("Other_1".to_owned(), other)]);
+        let agent = Agent { id, control: Path::new(&state).join("c"), state: state.into(), checkpoint };
+        Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), warnings: Vec::new() }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_parses_to_an_equal_config(config in any_config()) {
+        let printed = print(&config);
+        let mut back = parsed(&printed).map_err(|errors| TestCaseError::fail(format!("{errors}\n{printed}")))?;
+        back.warnings.clear();
+        prop_assert_eq!(back, config, "{}", printed);
+    }
+}
