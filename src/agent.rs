@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::{Mono, Timestamp};
 use crate::config::{self, Config, Source};
-use crate::desk::{Desk, Event, SourceStatus, Totals, Wish, WishId};
+use crate::desk::{Desk, Event, SourceStatus, Totals, Wish};
 use crate::pull::collection::{Mode, Tools, pass};
 use crate::pull::replay::replay;
 use crate::pull::report::{Outcome, Report, Tally};
@@ -95,7 +95,8 @@ impl Agent {
     fn seat_sources(&mut self) {
         let now = self.wait.now();
         let config = &self.config;
-        self.runners.retain(|name, _| config.sources.contains_key(name));
+        self.runners
+            .retain(|name, _| config.sources.contains_key(name));
         for name in config.sources.keys() {
             self.runners.entry(name.clone()).or_insert_with(|| Runner {
                 due: now,
@@ -104,7 +105,10 @@ impl Agent {
                 settled: None,
                 noted: None,
                 last_check: None,
-                status: SourceStatus { outcome: "never".into(), ..SourceStatus::default() },
+                status: SourceStatus {
+                    outcome: "never".into(),
+                    ..SourceStatus::default()
+                },
             });
         }
         let (id, warnings) = (config.agent.id.clone(), config.warnings.clone());
@@ -144,8 +148,12 @@ impl Agent {
                 runner.status.reason = noted.reason;
                 runner.status.last_check = noted.last_check.map(rfc3339);
                 runner.status.last_change = noted.last_complete.map(rfc3339);
-                let age = noted.last_check.map(|then| wall.duration_since(then).unsigned_abs());
-                runner.last_check = noted.last_check.map(|then| (then, Mono(now.0.saturating_sub(age.unwrap_or_default()))));
+                let age = noted
+                    .last_check
+                    .map(|then| wall.duration_since(then).unsigned_abs());
+                runner.last_check = noted
+                    .last_check
+                    .map(|then| (then, Mono(now.0.saturating_sub(age.unwrap_or_default()))));
                 // What is on disk is young enough: an idle poll need not write it again.
                 runner.noted = runner.last_check.map(|(_, then)| then);
             }
@@ -164,13 +172,15 @@ impl Agent {
     /// # Errors
     /// When waiting itself fails.
     pub fn run(&mut self, config_path: &std::path::Path) -> std::io::Result<()> {
-        self.desk.publish(|status| status.pid = Some(std::process::id()));
+        self.desk
+            .publish(|status| status.pid = Some(std::process::id()));
         loop {
             if self.wait.stopping() {
                 return Ok(());
             }
             while let Some((id, wish)) = self.desk.take() {
-                self.carry_out(id, &wish);
+                let desk = self.desk.clone();
+                self.carry_out(&wish, &mut |event| desk.tell(id, &event));
             }
             let until = self.step();
             match self.wait.sleep_until(until)? {
@@ -189,16 +199,24 @@ impl Agent {
             self.alarm(format!("the state directory cannot be used: {error}"));
             return now.after(REOPEN);
         }
-        let due = self.runners.iter().filter(|(_, runner)| runner.due <= now).min_by_key(|(_, runner)| runner.due);
+        let due = self
+            .runners
+            .iter()
+            .filter(|(_, runner)| runner.due <= now)
+            .min_by_key(|(_, runner)| runner.due);
         if let Some(name) = due.map(|(name, _)| name.clone()) {
-            self.pull(&name, Order::default(), None);
+            self.pull(&name, Order::default(), &mut |_| ());
             return self.wait.now();
         }
         if !self.verified {
             self.verify_slice();
             return self.wait.now();
         }
-        self.runners.values().map(|runner| runner.due).min().unwrap_or_else(|| now.after(Duration::from_secs(3600)))
+        self.runners
+            .values()
+            .map(|runner| runner.due)
+            .min()
+            .unwrap_or_else(|| now.after(Duration::from_secs(3600)))
     }
 
     /// Verifies the whole store: for a process that does not stay.
@@ -224,15 +242,22 @@ impl Agent {
 
     /// The store is damaged: it is put aside, and what it knew is learnt again from `data.db` and from upstream.
     fn rebuild(&mut self, why: &str) {
-        let Some(state) = self.state.take() else { return };
+        let Some(state) = self.state.take() else {
+            return;
+        };
         log::error!("the store is damaged: {why}");
         let now = self.wait.clock().wall();
         match state.store.put_aside(why, now) {
             Ok((_, Opening::Rebuilt { aside, why })) => {
-                self.alarm(format!("the store was damaged ({why}): it is kept as {}, and all is compared again", aside.display()));
+                self.alarm(format!(
+                    "the store was damaged ({why}): it is kept as {}, and all is compared again",
+                    aside.display()
+                ));
             }
             Ok(_) => {}
-            Err(error) => self.alarm(format!("the store is damaged ({why}) and cannot be put aside: {error}")),
+            Err(error) => self.alarm(format!(
+                "the store is damaged ({why}) and cannot be put aside: {error}"
+            )),
         }
         if let Err(error) = self.open() {
             log::error!("{error}");
@@ -250,11 +275,21 @@ impl Agent {
     fn reload(&mut self, path: &std::path::Path) {
         match config::load(path, &|name| std::env::var_os(name)) {
             Err(errors) => {
-                log::error!("the config was read again and not taken, the old one goes on:\n{errors}");
-                self.alarm("the config file has errors: the old one goes on; `gleaner check` shows them".into());
+                log::error!(
+                    "the config was read again and not taken, the old one goes on:\n{errors}"
+                );
+                self.alarm(
+                    "the config file has errors: the old one goes on; `gleaner check` shows them"
+                        .into(),
+                );
             }
-            Ok(config) if config.agent.state != self.config.agent.state || config.agent.control != self.config.agent.control => {
-                log::error!("`state` and `control` cannot change while the agent runs: restart it; the old config goes on");
+            Ok(config)
+                if config.agent.state != self.config.agent.state
+                    || config.agent.control != self.config.agent.control =>
+            {
+                log::error!(
+                    "`state` and `control` cannot change while the agent runs: restart it; the old config goes on"
+                );
                 self.alarm("`state` and `control` take a restart: the old config goes on".into());
             }
             Ok(config) => {
@@ -272,19 +307,28 @@ impl Agent {
 
     /// Carries out all wishes on the desk, handing on what is told about them as it comes.
     pub fn grant_all(&mut self, each: &mut dyn FnMut(Event)) {
-        while let Some((id, wish)) = self.desk.take() {
-            self.carry_out_telling(id, &wish, each);
+        while let Some((_, wish)) = self.desk.take() {
+            self.carry_out(&wish, each);
         }
     }
 
-    fn carry_out(&mut self, id: WishId, wish: &Wish) {
-        let names = if wish.sources.is_empty() { self.sources().map(str::to_owned).collect() } else { wish.sources.clone() };
-        let unknown = names.iter().find(|name| !self.config.sources.contains_key(*name));
+    fn carry_out(&mut self, wish: &Wish, each: &mut dyn FnMut(Event)) {
+        let names = if wish.sources.is_empty() {
+            self.sources().map(str::to_owned).collect()
+        } else {
+            wish.sources.clone()
+        };
+        let unknown = names
+            .iter()
+            .find(|name| !self.config.sources.contains_key(*name));
         if let Some(name) = unknown {
             let known: Vec<&str> = self.sources().collect();
-            self.desk.tell(id, &Event::Refused(format!("there is no source \"{name}\"; there are: {}", known.join(", "))));
+            each(Event::Refused(format!(
+                "there is no source \"{name}\"; there are: {}",
+                known.join(", ")
+            )));
         } else if let Err(error) = self.open() {
-            self.desk.tell(id, &Event::Refused(error.to_string()));
+            each(Event::Refused(error.to_string()));
         } else {
             let order = Order {
                 dry_run: wish.dry_run,
@@ -294,22 +338,25 @@ impl Agent {
                 insist: !wish.sources.is_empty(),
             };
             for name in names {
-                let report = self.pull(&name, order, Some(id));
+                let report = self.pull(&name, order, each);
                 if let Ok(line) = serde_json::from_str(&report.to_json()) {
-                    self.desk.tell(id, &Event::Report(line));
+                    each(Event::Report(line));
+                }
+                if self.wait.stopping() {
+                    break;
                 }
             }
         }
-        self.desk.tell(id, &Event::Done);
+        each(Event::Done);
     }
 
     /// Pulls one source now. The state directory must be open.
-    pub fn pull(&mut self, name: &str, order: Order, wish: Option<WishId>) -> Report {
-        let mut report = self.one_pass(name, order, wish);
+    pub fn pull(&mut self, name: &str, order: Order, each: &mut dyn FnMut(Event)) -> Report {
+        let mut report = self.one_pass(name, order, each);
         if report.resumed && report.outcome.is_complete() && !self.wait.stopping() {
             // It began in an earlier process: its first pages may be old news by now.
             let first = report.tally;
-            report = self.one_pass(name, order, wish);
+            report = self.one_pass(name, order, each);
             report.tally = sum(&first, &report.tally);
             if report.outcome == Outcome::Unchanged && first.delivered() > 0 {
                 report.outcome = Outcome::Changed;
@@ -322,7 +369,7 @@ impl Agent {
         report
     }
 
-    fn one_pass(&mut self, name: &str, order: Order, wish: Option<WishId>) -> Report {
+    fn one_pass(&mut self, name: &str, order: Order, each: &mut dyn FnMut(Event)) -> Report {
         let failed = |failure| Report::failed(name, failure);
         let Some(source) = self.config.sources.get(name).cloned() else {
             return failed(Failure::new(Kind::Local, "there is no such source"));
@@ -332,24 +379,49 @@ impl Agent {
         };
         let fingerprint = config::fingerprint(&source, upstream);
         if !self.clients.contains_key(&source.upstream) {
-            let slowest = self.config.sources.values().filter(|other| other.upstream == source.upstream).map(|other| other.every).max();
-            match self.shared.client(upstream, idle_age(slowest.unwrap_or(source.every))) {
+            let slowest = self
+                .config
+                .sources
+                .values()
+                .filter(|other| other.upstream == source.upstream)
+                .map(|other| other.every)
+                .max();
+            match self
+                .shared
+                .client(upstream, idle_age(slowest.unwrap_or(source.every)))
+            {
                 Ok(client) => drop(self.clients.insert(source.upstream.clone(), client)),
                 Err(failure) => return failed(failure),
             }
         }
         let wall = self.wait.clock().wall();
-        let (Some(client), Some(state)) = (self.clients.get_mut(&source.upstream), self.state.as_mut()) else {
-            return failed(Failure::new(Kind::Local, "the state directory cannot be used"));
+        let (Some(client), Some(state)) =
+            (self.clients.get_mut(&source.upstream), self.state.as_mut())
+        else {
+            return failed(Failure::new(
+                Kind::Local,
+                "the state directory cannot be used",
+            ));
         };
         if order.replay {
             return replay(&source, &mut state.store, &mut state.sink, &self.wait);
         }
         if !order.insist {
-            let wait = state.store.source(name).ok().and_then(|id| asked_to_wait(state, id, wall));
+            let wait = state
+                .store
+                .source(name)
+                .ok()
+                .and_then(|id| asked_to_wait(state, id, wall));
             if let Some(wait) = wait {
-                let reason = format!("the upstream asked to wait, {} s are left (name the source to ask all the same)", wait.as_secs());
-                return failed(Failure { kind: Kind::Throttled, reason, retry_after: Some(wait) });
+                let reason = format!(
+                    "the upstream asked to wait, {} s are left (name the source to ask all the same)",
+                    wait.as_secs()
+                );
+                return failed(Failure {
+                    kind: Kind::Throttled,
+                    reason,
+                    retry_after: Some(wait),
+                });
             }
         }
         let mode = Mode {
@@ -369,21 +441,29 @@ impl Agent {
                     source.running = Some(totals);
                 }
             });
-            if let Some(id) = wish {
-                desk.tell(id, &Event::Progress { source: name.to_owned(), tally: totals });
-            }
+            each(Event::Progress {
+                source: name.to_owned(),
+                tally: totals,
+            });
         };
-        let mut tools =
-            Tools { client, store: &mut state.store, sink: &mut state.sink, wait: &self.wait, progress: &mut progress };
+        let mut tools = Tools {
+            client,
+            store: &mut state.store,
+            sink: &mut state.sink,
+            wait: &self.wait,
+            progress: &mut progress,
+        };
         pass(&source, &mut tools, mode)
     }
 
     /// After a pass: when it is due next, what `status` and local readers shall know.
     fn after(&mut self, name: &str, report: &Report) {
         let (now, wall) = (self.wait.now(), self.wait.clock().wall());
-        let (Some(source), Some(runner), Some(state)) =
-            (self.config.sources.get(name), self.runners.get_mut(name), self.state.as_mut())
-        else {
+        let (Some(source), Some(runner), Some(state)) = (
+            self.config.sources.get(name),
+            self.runners.get_mut(name),
+            self.state.as_mut(),
+        ) else {
             return;
         };
         let level = match &report.outcome {
@@ -393,18 +473,33 @@ impl Agent {
             Outcome::NeedsConfirmation { .. } | Outcome::Failed(_) => log::Level::Warn,
         };
         // A failure is said once, not with every try.
-        let said = runner.status.outcome == report.outcome.word() && runner.status.reason == report.reason();
+        let said = runner.status.outcome == report.outcome.word()
+            && runner.status.reason == report.reason();
         log::log!(if said { log::Level::Debug } else { level }, "{report}");
         if report.outcome.is_stopped() {
             return;
         }
         let complete = report.outcome.is_complete();
-        runner.failures = if complete { 0 } else { runner.failures.saturating_add(1) };
-        let rhythm = Rhythm { every: source.every, jitter: source.jitter, max_skip: source.max_skip };
-        let (span, why) = next_due(rhythm, report.elapsed, ended(report, runner.failures), dice());
+        runner.failures = if complete {
+            0
+        } else {
+            runner.failures.saturating_add(1)
+        };
+        let rhythm = Rhythm {
+            every: source.every,
+            jitter: source.jitter,
+            max_skip: source.max_skip,
+        };
+        let (span, why) = next_due(
+            rhythm,
+            report.elapsed,
+            ended(report, runner.failures),
+            dice(),
+        );
         runner.due = Mono(now.0.saturating_sub(report.elapsed)).after(span);
         runner.why = why;
-        runner.settled = (report.outcome == Outcome::Unchanged || report.outcome == Outcome::Changed)
+        runner.settled = (report.outcome == Outcome::Unchanged
+            || report.outcome == Outcome::Changed)
             .then(|| state.store.generation());
         let changed_word = runner.status.outcome != report.outcome.word();
         note_status(runner, report, source, (now, wall));
@@ -412,14 +507,25 @@ impl Agent {
             runner.status.records = state.store.count(id);
             remember_wait(state, id, report, wall);
         }
-        let overdue = runner.noted.is_none_or(|then| now.since(then) >= self.config.agent.checkpoint);
+        let overdue = runner
+            .noted
+            .is_none_or(|then| now.since(then) >= self.config.agent.checkpoint);
         if changed_word || report.tally.delivered() > 0 || overdue {
             runner.noted = Some(now);
-            let stale_at = complete.then(|| later(wall, source.stale_after.saturating_add(self.config.agent.checkpoint)));
+            let stale_at = complete.then(|| {
+                later(
+                    wall,
+                    source
+                        .stale_after
+                        .saturating_add(self.config.agent.checkpoint),
+                )
+            });
             let noted = state.sink.note(&SourceState {
                 name,
                 last_check: complete.then_some(wall),
-                last_complete: (complete && report.tally.delivered() > 0 || changed_word && complete).then_some(wall),
+                last_complete: (complete && report.tally.delivered() > 0
+                    || changed_word && complete)
+                    .then_some(wall),
                 stale_at,
                 outcome: report.outcome.word(),
                 reason: &report.reason(),
@@ -447,7 +553,12 @@ impl Agent {
     /// Publishes how all sources stand.
     pub fn publish(&self) {
         let now = self.wait.now();
-        let stale_after = |name: &str| self.config.sources.get(name).map(|source| source.stale_after);
+        let stale_after = |name: &str| {
+            self.config
+                .sources
+                .get(name)
+                .map(|source| source.stale_after)
+        };
         let sources: BTreeMap<String, SourceStatus> = self
             .runners
             .iter()
@@ -458,7 +569,15 @@ impl Agent {
                     _ => true,
                 };
                 let due_in = Some(runner.due.since(now).as_secs());
-                (name.clone(), SourceStatus { stale, due_in, due_why: runner.why.to_string(), ..runner.status.clone() })
+                (
+                    name.clone(),
+                    SourceStatus {
+                        stale,
+                        due_in,
+                        due_why: runner.why.to_string(),
+                        ..runner.status.clone()
+                    },
+                )
             })
             .collect();
         self.desk.publish(|status| status.sources = sources);
@@ -471,7 +590,12 @@ impl Agent {
     }
 }
 
-fn note_status(runner: &mut Runner, report: &Report, _source: &Source, (now, wall): (Mono, Timestamp)) {
+fn note_status(
+    runner: &mut Runner,
+    report: &Report,
+    _source: &Source,
+    (now, wall): (Mono, Timestamp),
+) {
     let status = &mut runner.status;
     status.outcome = report.outcome.word().into();
     status.reason = report.reason();
@@ -489,8 +613,14 @@ fn note_status(runner: &mut Runner, report: &Report, _source: &Source, (now, wal
 
 fn ended(report: &Report, in_a_row: u32) -> Ended {
     match &report.outcome {
-        Outcome::Failed(failure) => Ended::Failed { kind: failure.kind, retry_after: failure.retry_after, in_a_row },
-        _ => Ended::Complete { fresh_for: report.fresh_for },
+        Outcome::Failed(failure) => Ended::Failed {
+            kind: failure.kind,
+            retry_after: failure.retry_after,
+            in_a_row,
+        },
+        _ => Ended::Complete {
+            fresh_for: report.fresh_for,
+        },
     }
 }
 
@@ -502,7 +632,10 @@ const WAIT_ENTRY: &[u8] = b"retry-after";
 
 /// How long an upstream's `Retry-After` still asks us to wait; it is kept across restarts.
 fn asked_to_wait(state: &State, id: crate::store::SourceId, wall: Timestamp) -> Option<Duration> {
-    let stored = state.store.get(&Key::new(Tag::Counter, id, WAIT_ENTRY)).ok()??;
+    let stored = state
+        .store
+        .get(&Key::new(Tag::Counter, id, WAIT_ENTRY))
+        .ok()??;
     let until = i64::from_be_bytes(stored.try_into().ok()?);
     let left = u64::try_from(until.saturating_sub(wall.as_second())).unwrap_or(0);
     // A clock that jumped back must not make it longer than anybody may ask for.
@@ -514,7 +647,10 @@ fn remember_wait(state: &mut State, id: crate::store::SourceId, report: &Report,
     let stored = matches!(state.store.get(&key), Ok(Some(_)));
     let mut batch = crate::store::Batch::new();
     match &report.outcome {
-        Outcome::Failed(Failure { retry_after: Some(wait), .. }) => {
+        Outcome::Failed(Failure {
+            retry_after: Some(wait),
+            ..
+        }) => {
             if asked_to_wait(state, id, wall).is_some() {
                 return; // the first one said it, later ones would only wear the card
             }

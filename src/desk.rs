@@ -191,10 +191,14 @@ impl Desk {
     /// Tells whoever wished. Nobody may be listening any more: then it is dropped. A progress that was not fetched yet is
     /// replaced by a later one, so a slow listener costs no memory.
     pub fn tell(&self, id: WishId, event: &Event) {
-        let Ok(line) = serde_json::to_string(event) else { return };
+        let Ok(line) = serde_json::to_string(event) else {
+            return;
+        };
         if let Some(lines) = self.lock().answers.get_mut(&id) {
             let progress = "{\"progress\"";
-            if line.starts_with(progress) && lines.back().is_some_and(|last| last.starts_with(progress)) {
+            if line.starts_with(progress)
+                && lines.back().is_some_and(|last| last.starts_with(progress))
+            {
                 lines.pop_back();
             }
             lines.push_back(line);
@@ -204,13 +208,20 @@ impl Desk {
     /// Whether there is something to fetch for a wish.
     #[must_use]
     pub fn has_news(&self, id: WishId) -> bool {
-        self.lock().answers.get(&id).is_some_and(|lines| !lines.is_empty())
+        self.lock()
+            .answers
+            .get(&id)
+            .is_some_and(|lines| !lines.is_empty())
     }
 
     /// The door fetches what there is to tell.
     #[must_use]
     pub fn fetch(&self, id: WishId) -> Vec<String> {
-        self.lock().answers.get_mut(&id).map(|lines| lines.drain(..).collect()).unwrap_or_default()
+        self.lock()
+            .answers
+            .get_mut(&id)
+            .map(|lines| lines.drain(..).collect())
+            .unwrap_or_default()
     }
 
     /// Nobody listens to this wish any more. It is carried out all the same.
@@ -228,7 +239,13 @@ mod tests {
         let desk = Desk::default();
         let id = desk.wish(Wish::default());
         for _ in 0..1000 {
-            desk.tell(id, &Event::Progress { source: "a".into(), tally: Totals::default() });
+            desk.tell(
+                id,
+                &Event::Progress {
+                    source: "a".into(),
+                    tally: Totals::default(),
+                },
+            );
         }
         desk.tell(id, &Event::Done);
         assert_eq!(desk.fetch(id).len(), 2);

@@ -68,15 +68,27 @@ pub fn next_due(rhythm: Rhythm, elapsed: Duration, ended: Ended, dice: f64) -> (
         Ended::Complete { fresh_for } => {
             let every = rhythm.every.saturating_add(rhythm.jitter.mul_f64(dice));
             let fresh = elapsed.saturating_add(fresh_for.min(rhythm.max_skip));
-            if fresh > every { (fresh, Why::Fresh) } else { (every.max(elapsed), Why::Every) }
+            if fresh > every {
+                (fresh, Why::Fresh)
+            } else {
+                (every.max(elapsed), Why::Every)
+            }
         }
-        Ended::Failed { kind, retry_after, in_a_row } => {
+        Ended::Failed {
+            kind,
+            retry_after,
+            in_a_row,
+        } => {
             let backoff = backoff(kind, in_a_row, dice);
             match retry_after {
                 // A little later rather than sooner, and not all at once: what was asked for, and up to a tenth more.
-                Some(wait) if wait > Duration::ZERO => {
-                    (elapsed.saturating_add(wait).saturating_add(wait.mul_f64(0.1 * dice)).saturating_add(Duration::from_secs(1)), Why::RetryAfter)
-                }
+                Some(wait) if wait > Duration::ZERO => (
+                    elapsed
+                        .saturating_add(wait)
+                        .saturating_add(wait.mul_f64(0.1 * dice))
+                        .saturating_add(Duration::from_secs(1)),
+                    Why::RetryAfter,
+                ),
                 _ => (elapsed.saturating_add(backoff), Why::Backoff),
             }
         }
@@ -86,10 +98,16 @@ pub fn next_due(rhythm: Rhythm, elapsed: Duration, ended: Ended, dice: f64) -> (
 /// Exponential with full jitter. What only a person can change is asked for seldom from the start.
 fn backoff(kind: Kind, in_a_row: u32, dice: f64) -> Duration {
     let (first, most) = match kind {
-        Kind::Denied | Kind::Refused | Kind::Gone => (Duration::from_secs(300), Duration::from_secs(24 * 3600)),
+        Kind::Denied | Kind::Refused | Kind::Gone => {
+            (Duration::from_secs(300), Duration::from_secs(24 * 3600))
+        }
         Kind::Throttled => (Duration::from_secs(60), Duration::from_secs(6 * 3600)),
-        Kind::NotOurs | Kind::BadData | Kind::Local => (Duration::from_secs(30), Duration::from_secs(3600)),
-        Kind::Failing | Kind::Clock | Kind::Stopped => (Duration::from_secs(10), Duration::from_secs(3600)),
+        Kind::NotOurs | Kind::BadData | Kind::Local => {
+            (Duration::from_secs(30), Duration::from_secs(3600))
+        }
+        Kind::Failing | Kind::Clock | Kind::Stopped => {
+            (Duration::from_secs(10), Duration::from_secs(3600))
+        }
     };
     let doublings = in_a_row.saturating_sub(1).min(20);
     let ceiling = first.saturating_mul(1 << doublings).min(most);
@@ -111,12 +129,18 @@ mod tests {
     };
 
     fn failed(kind: Kind, retry_after: Option<u64>, in_a_row: u32) -> Ended {
-        Ended::Failed { kind, retry_after: retry_after.map(Duration::from_secs), in_a_row }
+        Ended::Failed {
+            kind,
+            retry_after: retry_after.map(Duration::from_secs),
+            in_a_row,
+        }
     }
 
     #[test]
     fn when_a_source_is_due() {
-        let fresh = |seconds| Ended::Complete { fresh_for: Duration::from_secs(seconds) };
+        let fresh = |seconds| Ended::Complete {
+            fresh_for: Duration::from_secs(seconds),
+        };
         let table: &[(Ended, u64, f64, u64, Why)] = &[
             (fresh(0), 1, 0.0, 900, Why::Every),
             (fresh(0), 1, 1.0, 990, Why::Every),
@@ -124,9 +148,27 @@ mod tests {
             (fresh(600), 1, 0.0, 900, Why::Every),
             (fresh(3600), 1, 0.0, 3601, Why::Fresh),
             (fresh(10_000_000), 1, 0.0, 86_401, Why::Fresh),
-            (failed(Kind::Throttled, Some(120), 1), 1, 0.0, 122, Why::RetryAfter),
-            (failed(Kind::Throttled, Some(120), 9), 1, 1.0, 134, Why::RetryAfter),
-            (failed(Kind::Throttled, Some(0), 1), 0, 1.0, 60, Why::Backoff),
+            (
+                failed(Kind::Throttled, Some(120), 1),
+                1,
+                0.0,
+                122,
+                Why::RetryAfter,
+            ),
+            (
+                failed(Kind::Throttled, Some(120), 9),
+                1,
+                1.0,
+                134,
+                Why::RetryAfter,
+            ),
+            (
+                failed(Kind::Throttled, Some(0), 1),
+                0,
+                1.0,
+                60,
+                Why::Backoff,
+            ),
             (failed(Kind::Failing, None, 1), 0, 1.0, 10, Why::Backoff),
             (failed(Kind::Failing, None, 4), 0, 1.0, 80, Why::Backoff),
             (failed(Kind::Failing, None, 400), 0, 1.0, 3600, Why::Backoff),

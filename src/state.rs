@@ -96,13 +96,21 @@ impl State {
         make(&dir, 0o750)?;
         let lock = Lock::take(&dir)?;
         let mut alarms = Vec::new();
-        let (mut store, opening) = Store::open(&dir.join("state"), now).map_err(StateError::Store)?;
+        let (mut store, opening) =
+            Store::open(&dir.join("state"), now).map_err(StateError::Store)?;
         if let store::Opening::Rebuilt { aside, why } = opening {
-            alarms.push(format!("the store was damaged ({why}): it is kept as {}, and all is compared again", aside.display()));
+            alarms.push(format!(
+                "the store was damaged ({why}): it is kept as {}, and all is compared again",
+                aside.display()
+            ));
         }
-        let (mut sink, opening) = SqliteSink::open(&dir.join("data.db"), now).map_err(StateError::Sink)?;
+        let (mut sink, opening) =
+            SqliteSink::open(&dir.join("data.db"), now).map_err(StateError::Sink)?;
         if let sqlite::Opening::Replaced { aside, why } = opening {
-            alarms.push(format!("data.db was damaged ({why}): it is kept as {}, and all is delivered again", aside.display()));
+            alarms.push(format!(
+                "data.db was damaged ({why}): it is kept as {}, and all is delivered again",
+                aside.display()
+            ));
         }
         for alarm in &alarms {
             log::error!("{alarm}");
@@ -113,7 +121,13 @@ impl State {
                 log::warn!("what is known was learnt again from data.db: {reason}");
             }
         }
-        Ok(Self { store, sink, alarms, dir, _lock: lock })
+        Ok(Self {
+            store,
+            sink,
+            alarms,
+            dir,
+            _lock: lock,
+        })
     }
 
     /// Where it is.
@@ -124,7 +138,10 @@ impl State {
 }
 
 fn make(dir: &Path, mode: u32) -> Result<(), StateError> {
-    let failed = |error| StateError::Directory { path: dir.to_owned(), error };
+    let failed = |error| StateError::Directory {
+        path: dir.to_owned(),
+        error,
+    };
     match fs::DirBuilder::new().recursive(true).mode(mode).create(dir) {
         Ok(()) => Ok(()),
         Err(error) => Err(failed(error)),
@@ -140,7 +157,10 @@ struct Lock {
 impl Lock {
     fn take(dir: &Path) -> Result<Self, StateError> {
         let path = dir.join("lock");
-        let failed = |error| StateError::Directory { path: path.clone(), error };
+        let failed = |error| StateError::Directory {
+            path: path.clone(),
+            error,
+        };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -152,10 +172,15 @@ impl Lock {
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
             file.read_to_string(&mut pid).map_err(failed)?;
-            return Err(StateError::Taken { dir: dir.to_owned(), pid: pid.trim().to_owned() });
+            return Err(StateError::Taken {
+                dir: dir.to_owned(),
+                pid: pid.trim().to_owned(),
+            });
         }
         // Only for the message above: a full disk must not keep the agent from starting.
-        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        let written = file
+            .set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
         if let Err(error) = written {
             log::debug!("{}: {error}", path.display());
         }

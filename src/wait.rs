@@ -330,7 +330,9 @@ impl Wait {
             if until <= now {
                 return Ok(());
             }
-            let next = until.min(now.after(self.due_in(now))).min(now.after(LONGEST_SLEEP));
+            let next = until
+                .min(now.after(self.due_in(now)))
+                .min(now.after(LONGEST_SLEEP));
             let nap = self.0.clock.nap(next);
             self.turn(None, nap)?;
         }

@@ -12,6 +12,10 @@ pub(super) fn check(config: Config, wait: &Wait, live: bool) -> Exit {
         output::line(config::print(&config).trim_end());
         return Exit::Ok;
     }
-    let wish = Wish { sources: config.sources.keys().cloned().collect(), probe: true, ..Wish::default() };
+    let wish = Wish {
+        sources: config.sources.keys().cloned().collect(),
+        probe: true,
+        ..Wish::default()
+    };
     grant(config, wait, &wish, Shape::DryTable)
 }

@@ -1,8 +1,6 @@
 //! Exit codes after sysexits.h.
 
-use crate::pull::report::Outcome;
 use crate::state::StateError;
-use crate::upstream::outcome::Kind;
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +50,11 @@ impl Exit {
             Self::Device => 5,
             Self::Usage | Self::Config => 6,
         };
-        if rank(other) > rank(self) { other } else { self }
+        if rank(other) > rank(self) {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -68,24 +70,55 @@ impl From<&StateError> for Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::outcome::Failure;
+    use crate::pull::report::Outcome;
+    use crate::upstream::outcome::{Failure, Kind};
 
     #[test]
     fn every_outcome_has_its_code() {
         let table = [
             (Outcome::Changed, Exit::Ok),
             (Outcome::Unchanged, Exit::Ok),
-            (Outcome::NeedsConfirmation { missing: 1, known: 1 }, Exit::Data),
-            (Outcome::Failed(Failure::new(Kind::Throttled, "")), Exit::TryAgain),
-            (Outcome::Failed(Failure::new(Kind::Denied, "")), Exit::Denied),
-            (Outcome::Failed(Failure::new(Kind::Gone, "")), Exit::Unavailable),
-            (Outcome::Failed(Failure::new(Kind::Refused, "")), Exit::Unavailable),
-            (Outcome::Failed(Failure::new(Kind::Failing, "")), Exit::TryAgain),
-            (Outcome::Failed(Failure::new(Kind::NotOurs, "")), Exit::Unavailable),
+            (
+                Outcome::NeedsConfirmation {
+                    missing: 1,
+                    known: 1,
+                },
+                Exit::Data,
+            ),
+            (
+                Outcome::Failed(Failure::new(Kind::Throttled, "")),
+                Exit::TryAgain,
+            ),
+            (
+                Outcome::Failed(Failure::new(Kind::Denied, "")),
+                Exit::Denied,
+            ),
+            (
+                Outcome::Failed(Failure::new(Kind::Gone, "")),
+                Exit::Unavailable,
+            ),
+            (
+                Outcome::Failed(Failure::new(Kind::Refused, "")),
+                Exit::Unavailable,
+            ),
+            (
+                Outcome::Failed(Failure::new(Kind::Failing, "")),
+                Exit::TryAgain,
+            ),
+            (
+                Outcome::Failed(Failure::new(Kind::NotOurs, "")),
+                Exit::Unavailable,
+            ),
             (Outcome::Failed(Failure::new(Kind::BadData, "")), Exit::Data),
-            (Outcome::Failed(Failure::new(Kind::Clock, "")), Exit::TryAgain),
+            (
+                Outcome::Failed(Failure::new(Kind::Clock, "")),
+                Exit::TryAgain,
+            ),
             (Outcome::Failed(Failure::new(Kind::Local, "")), Exit::Device),
-            (Outcome::Failed(Failure::new(Kind::Stopped, "")), Exit::TryAgain),
+            (
+                Outcome::Failed(Failure::new(Kind::Stopped, "")),
+                Exit::TryAgain,
+            ),
         ];
         for (outcome, exit) in table {
             assert_eq!(Exit::of(outcome.word()), exit, "{outcome:?}");

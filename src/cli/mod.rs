@@ -44,7 +44,14 @@ Exit codes (sysexits.h):
 #[command(name = "gleaner", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
 struct Arguments {
     /// The config file.
-    #[arg(short, long, global = true, env = "GLEANER_CONFIG", default_value = "/etc/gleaner/gleaner.toml", value_name = "FILE")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "GLEANER_CONFIG",
+        default_value = "/etc/gleaner/gleaner.toml",
+        value_name = "FILE"
+    )]
     config: PathBuf,
 
     /// Say more: each request with its status and bytes.
@@ -148,7 +155,9 @@ fn command(arguments: Arguments, config: Config) -> Exit {
     for warning in &config.warnings {
         log::warn!("{warning}");
     }
-    let wait = match Wait::new(Arc::new(SystemClock)).and_then(|wait| wait.install_signals().map(|()| wait)) {
+    let wait = match Wait::new(Arc::new(SystemClock))
+        .and_then(|wait| wait.install_signals().map(|()| wait))
+    {
         Ok(wait) => wait,
         Err(error) => {
             output::error(&format!("no pipe for signals: {error}"));

@@ -11,10 +11,18 @@ use crate::desk::Totals;
 /// Starts the log on stderr. `GLEANER_LOG` is `error`, `warn`, `info` or `debug`. Under journald each line starts with its
 /// priority and has no time of its own. Other crates are heard from `warn` on: ureq would log header fields at `debug`.
 pub(super) fn start_log(verbose: bool) {
-    let asked = std::env::var("GLEANER_LOG").ok().and_then(|level| level.parse().ok());
-    let level = asked.unwrap_or(if verbose { log::LevelFilter::Debug } else { log::LevelFilter::Info });
+    let asked = std::env::var("GLEANER_LOG")
+        .ok()
+        .and_then(|level| level.parse().ok());
+    let level = asked.unwrap_or(if verbose {
+        log::LevelFilter::Debug
+    } else {
+        log::LevelFilter::Info
+    });
     let mut builder = env_logger::Builder::new();
-    builder.filter_level(log::LevelFilter::Warn.min(level)).filter_module("gleaner", level);
+    builder
+        .filter_level(log::LevelFilter::Warn.min(level))
+        .filter_module("gleaner", level);
     if std::env::var_os("JOURNAL_STREAM").is_some() {
         builder.format(|out, record| {
             let priority = match record.level() {
@@ -28,7 +36,12 @@ pub(super) fn start_log(verbose: bool) {
     } else {
         builder.format(|out, record| {
             let style = out.default_level_style(record.level());
-            writeln!(out, "{style}{:5}{style:#} {}", record.level(), record.args())
+            writeln!(
+                out,
+                "{style}{:5}{style:#} {}",
+                record.level(),
+                record.args()
+            )
         });
     }
     builder.init();
@@ -70,10 +83,19 @@ pub(super) fn seconds(count: u64) -> String {
 /// Rows as a table: the first column to the left, the others to the right unless they are words.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let numeric = |column: usize| {
-        rows.iter().skip(1).filter_map(|row| row.get(column)).any(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
+        rows.iter()
+            .skip(1)
+            .filter_map(|row| row.get(column))
+            .any(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
     };
     let right: Vec<bool> = (0..columns).map(numeric).collect();
     let mut out = String::new();
@@ -119,7 +141,10 @@ impl Progress {
     /// Shows how far `source` is.
     pub(super) fn show(&mut self, source: &str, totals: &Totals, now: Mono) {
         let records = totals.added + totals.changed + totals.unchanged;
-        let text = format!("{source}: {records} records, {} new, {} changed", totals.added, totals.changed);
+        let text = format!(
+            "{source}: {records} records, {} new, {} changed",
+            totals.added, totals.changed
+        );
         match &self.bar {
             Some(bar) => {
                 bar.set_message(text);
@@ -149,13 +174,25 @@ mod tests {
 
     #[test]
     fn tables_line_up() {
-        let rows = [vec!["source".to_owned(), "added".into(), "bytes".into()], vec!["a".into(), "12".into(), "1.2 kB".into()]];
-        assert_eq!(table(&rows), "source  added   bytes\na          12  1.2 kB\n");
+        let rows = [
+            vec!["source".to_owned(), "added".into(), "bytes".into()],
+            vec!["a".into(), "12".into(), "1.2 kB".into()],
+        ];
+        assert_eq!(
+            table(&rows),
+            "source  added   bytes\na          12  1.2 kB\n"
+        );
     }
 
     #[test]
     fn amounts_as_people_read_them() {
-        assert_eq!([bytes(999), bytes(1234), bytes(12_345_678)], ["999 B", "1.2 kB", "12.3 MB"]);
-        assert_eq!([seconds(90), seconds(600), seconds(86_400 * 3)], ["90 s", "10 min", "3 d"]);
+        assert_eq!(
+            [bytes(999), bytes(1234), bytes(12_345_678)],
+            ["999 B", "1.2 kB", "12.3 MB"]
+        );
+        assert_eq!(
+            [seconds(90), seconds(600), seconds(86_400 * 3)],
+            ["90 s", "10 min", "3 d"]
+        );
     }
 }

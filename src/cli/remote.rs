@@ -16,7 +16,10 @@ const MAX_BODY: u64 = 16 * 1024 * 1024;
 /// # Errors
 /// Nobody listens there, or what comes is no status.
 pub(super) fn status(socket: &Path) -> io::Result<Status> {
-    let (_, body) = ask(socket, "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n".as_bytes())?;
+    let (_, body) = ask(
+        socket,
+        "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n".as_bytes(),
+    )?;
     let mut text = String::new();
     body.take(MAX_BODY).read_to_string(&mut text)?;
     serde_json::from_str(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
@@ -40,7 +43,10 @@ pub(super) fn wish(socket: &Path, wish: &Wish, mut each: impl FnMut(Event)) -> i
         // Each event is one chunk: its length, one line, an empty line.
         let mut line = String::new();
         if stream.read_line(&mut line)? == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the agent went away before it was done"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the agent went away before it was done",
+            ));
         }
         if line.starts_with('{') || line.starts_with('"') {
             match serde_json::from_str(&line) {
@@ -58,7 +64,13 @@ fn ask(socket: &Path, request: &[u8]) -> io::Result<(u16, BufReader<UnixStream>)
     let mut stream = BufReader::new(stream);
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        if stream.by_ref().take(MAX_HEAD as u64).read_until(b'\n', &mut head)? == 0 || head.len() > MAX_HEAD {
+        if stream
+            .by_ref()
+            .take(MAX_HEAD as u64)
+            .read_until(b'\n', &mut head)?
+            == 0
+            || head.len() > MAX_HEAD
+        {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no answer"));
         }
     }

@@ -27,10 +27,17 @@ pub(super) fn run(config: Config, path: &Path, wait: &Wait) -> Exit {
         Ok(door) => wait.attend(Box::new(door)),
         Err(error) => {
             // Data comes first: without the socket the agent still pulls.
-            log::error!("control socket {}: {error}; `status` and `sync` cannot ask this agent", agent.control().display());
+            log::error!(
+                "control socket {}: {error}; `status` and `sync` cannot ask this agent",
+                agent.control().display()
+            );
         }
     }
-    log::info!("gleaner {} with {} sources", env!("CARGO_PKG_VERSION"), agent.sources().count());
+    log::info!(
+        "gleaner {} with {} sources",
+        env!("CARGO_PKG_VERSION"),
+        agent.sources().count()
+    );
     match agent.run(path) {
         Ok(()) => {
             log::info!("stopped");

@@ -15,13 +15,19 @@ pub(super) fn status(config: Config, wait: &Wait, json: bool) -> Exit {
         Ok(()) => {
             let mut status = agent.desk().status();
             // Nobody waits for it: there is no due time without a running agent.
-            status.sources.values_mut().for_each(|source| source.due_in = None);
+            status
+                .sources
+                .values_mut()
+                .for_each(|source| source.due_in = None);
             status
         }
         Err(error @ StateError::Taken { .. }) => match remote::status(&socket) {
             Ok(status) => status,
             Err(cause) => {
-                output::error(&format!("{error}\n  but it cannot be asked at {}: {cause}", socket.display()));
+                output::error(&format!(
+                    "{error}\n  but it cannot be asked at {}: {cause}",
+                    socket.display()
+                ));
                 return Exit::TryAgain;
             }
         },
@@ -42,17 +48,39 @@ pub(super) fn status(config: Config, wait: &Wait, json: bool) -> Exit {
 }
 
 fn print(status: &Status) {
-    let running = status.pid.map_or("not running".to_owned(), |pid| format!("running, pid {pid}"));
-    output::line(&format!("{} · gleaner {} · {running}", status.agent, status.version));
+    let running = status.pid.map_or("not running".to_owned(), |pid| {
+        format!("running, pid {pid}")
+    });
+    output::line(&format!(
+        "{} · gleaner {} · {running}",
+        status.agent, status.version
+    ));
     for alarm in &status.alarms {
         output::line(&format!("! {alarm}"));
     }
-    let mut rows =
-        vec![["source", "outcome", "records", "last check", "last change", "stale", "next", "saved"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        [
+            "source",
+            "outcome",
+            "records",
+            "last check",
+            "last change",
+            "stale",
+            "next",
+            "saved",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
     for (name, source) in &status.sources {
         let next = match (&source.running, source.due_in) {
-            (Some(totals), _) => format!("running: {} records", totals.added + totals.changed + totals.unchanged),
-            (None, Some(seconds)) => format!("in {} ({})", output::seconds(seconds), source.due_why),
+            (Some(totals), _) => format!(
+                "running: {} records",
+                totals.added + totals.changed + totals.unchanged
+            ),
+            (None, Some(seconds)) => {
+                format!("in {} ({})", output::seconds(seconds), source.due_why)
+            }
             (None, None) => "-".into(),
         };
         rows.push(vec![
@@ -69,7 +97,11 @@ fn print(status: &Status) {
     output::line(output::table(&rows).trim_end());
     for (name, source) in &status.sources {
         if !source.reason.is_empty() {
-            let tries = if source.failures > 1 { format!(" ({} times in a row)", source.failures) } else { String::new() };
+            let tries = if source.failures > 1 {
+                format!(" ({} times in a row)", source.failures)
+            } else {
+                String::new()
+            };
             output::line(&format!("{name}: {}{tries}", source.reason));
         }
         for note in &source.notes {

@@ -11,17 +11,34 @@ use crate::state::StateError;
 use crate::wait::Wait;
 
 pub(super) fn sync(config: Config, wait: &Wait, arguments: &SyncArguments) -> Exit {
-    let wish = Wish { sources: arguments.sources.clone(), dry_run: arguments.dry_run, ..Wish::default() };
-    grant(config, wait, &wish, Shape::of(arguments.json, arguments.dry_run))
+    let wish = Wish {
+        sources: arguments.sources.clone(),
+        dry_run: arguments.dry_run,
+        ..Wish::default()
+    };
+    grant(
+        config,
+        wait,
+        &wish,
+        Shape::of(arguments.json, arguments.dry_run),
+    )
 }
 
 pub(super) fn reconcile(config: Config, wait: &Wait, arguments: &ReconcileArguments) -> Exit {
-    let wish = Wish { sources: vec![arguments.source.clone()], confirm: arguments.confirm, ..Wish::default() };
+    let wish = Wish {
+        sources: vec![arguments.source.clone()],
+        confirm: arguments.confirm,
+        ..Wish::default()
+    };
     grant(config, wait, &wish, Shape::of(arguments.json, false))
 }
 
 pub(super) fn replay(config: Config, wait: &Wait, arguments: &ReplayArguments) -> Exit {
-    let wish = Wish { sources: vec![arguments.source.clone()], replay: true, ..Wish::default() };
+    let wish = Wish {
+        sources: vec![arguments.source.clone()],
+        replay: true,
+        ..Wish::default()
+    };
     grant(config, wait, &wish, Shape::of(arguments.json, false))
 }
 
@@ -49,10 +66,16 @@ impl Shape {
 /// Carries a wish out: here, or by the agent that holds the state directory.
 pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> Exit {
     let socket = config.agent.control.clone();
-    let unknown = wish.sources.iter().find(|name| !config.sources.contains_key(*name));
+    let unknown = wish
+        .sources
+        .iter()
+        .find(|name| !config.sources.contains_key(*name));
     if let Some(name) = unknown {
         let known: Vec<&str> = config.sources.keys().map(String::as_str).collect();
-        output::error(&format!("there is no source \"{name}\"; the config has: {}", known.join(", ")));
+        output::error(&format!(
+            "there is no source \"{name}\"; the config has: {}",
+            known.join(", ")
+        ));
         return Exit::Usage;
     }
     if config.sources.is_empty() {
@@ -71,7 +94,10 @@ pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> E
             let told = remote::wish(&socket, wish, |event| results.take(event, wait));
             if let Err(cause) = told {
                 results.progress.clear();
-                output::error(&format!("{error}\n  but it cannot be asked at {}: {cause}", socket.display()));
+                output::error(&format!(
+                    "{error}\n  but it cannot be asked at {}: {cause}",
+                    socket.display()
+                ));
                 return Exit::TryAgain;
             }
         }
@@ -92,7 +118,12 @@ struct Results {
 
 impl Results {
     fn new(shape: Shape) -> Self {
-        Self { shape, progress: output::Progress::new(shape == Shape::Json), reports: Vec::new(), exit: Exit::Ok }
+        Self {
+            shape,
+            progress: output::Progress::new(shape == Shape::Json),
+            reports: Vec::new(),
+            exit: Exit::Ok,
+        }
     }
 
     fn take(&mut self, event: Event, wait: &Wait) {
@@ -100,7 +131,9 @@ impl Results {
             Event::Progress { source, tally } => self.progress.show(&source, &tally, wait.now()),
             Event::Report(report) => {
                 self.progress.clear();
-                self.exit = self.exit.worse(Exit::of(report["outcome"].as_str().unwrap_or("")));
+                self.exit = self
+                    .exit
+                    .worse(Exit::of(report["outcome"].as_str().unwrap_or("")));
                 if self.shape == Shape::Json {
                     output::line(&report.to_string());
                 } else {
@@ -122,9 +155,21 @@ impl Results {
             return self.exit;
         }
         let mut rows = vec![
-            ["source", "outcome", "added", "changed", "deleted", "unchanged", "requests", "up", "down", "saved", "seconds"]
-                .map(str::to_owned)
-                .to_vec(),
+            [
+                "source",
+                "outcome",
+                "added",
+                "changed",
+                "deleted",
+                "unchanged",
+                "requests",
+                "up",
+                "down",
+                "saved",
+                "seconds",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
         ];
         for report in &self.reports {
             let number = |name: &str| report[name].as_u64().unwrap_or(0);
@@ -161,7 +206,9 @@ impl Results {
         }
         let bad = report["bad"].as_u64().unwrap_or(0);
         if bad > 0 {
-            output::line(&format!("{source}: {bad} bad records were skipped; the table _bad in data.db has them and why"));
+            output::line(&format!(
+                "{source}: {bad} bad records were skipped; the table _bad in data.db has them and why"
+            ));
         }
         for note in report["notes"].as_array().into_iter().flatten() {
             output::line(&format!("{source}: {}", note.as_str().unwrap_or("")));

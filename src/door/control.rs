@@ -33,5 +33,9 @@ pub(super) fn reply(head: &Head, body: &[u8], desk: &Desk) -> Reply {
 
 /// A short answer in words.
 pub(super) fn text(status: u16, words: &str) -> Reply {
-    Reply::Whole(http::answer(status, "text/plain; charset=utf-8", format!("{words}\n").as_bytes()))
+    Reply::Whole(http::answer(
+        status,
+        "text/plain; charset=utf-8",
+        format!("{words}\n").as_bytes(),
+    ))
 }

@@ -78,7 +78,10 @@ pub fn head(bytes: &[u8], max_body: usize) -> Result<Option<Head>, Refusal> {
         Err(httparse::Error::Version) => return Err(Refusal::Version),
         Err(_) => return Err(Refusal::Malformed("this is no HTTP request")),
     };
-    if bytes[..size].windows(2).any(|pair| pair[1] == b'\n' && pair[0] != b'\r') {
+    if bytes[..size]
+        .windows(2)
+        .any(|pair| pair[1] == b'\n' && pair[0] != b'\r')
+    {
         return Err(Refusal::Malformed("a line ends without a carriage return"));
     }
     let target = request.path.unwrap_or("");
@@ -90,11 +93,20 @@ pub fn head(bytes: &[u8], max_body: usize) -> Result<Option<Head>, Refusal> {
         return Err(Refusal::BodyTooLarge);
     }
     let path = target.split('?').next().unwrap_or("").to_owned();
-    Ok(Some(Head { method: request.method.unwrap_or("").to_owned(), path, length, size }))
+    Ok(Some(Head {
+        method: request.method.unwrap_or("").to_owned(),
+        path,
+        length,
+        size,
+    }))
 }
 
 fn framing(fields: &[httparse::Header<'_>], needs_host: bool) -> Result<usize, Refusal> {
-    let named = |name: &'static str| fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
+    let named = |name: &'static str| {
+        fields
+            .iter()
+            .filter(move |field| field.name.eq_ignore_ascii_case(name))
+    };
     if named("transfer-encoding").next().is_some() {
         return Err(Refusal::Coding);
     }
@@ -166,30 +178,64 @@ mod tests {
     #[test]
     fn one_way_to_read_it_or_none() {
         let table: &[(&str, Result<Option<(&str, usize)>, u16>)] = &[
-            ("GET /status HTTP/1.1\r\nHost: x\r\n\r\n", Ok(Some(("/status", 0)))),
-            ("GET /status?a=/b HTTP/1.1\r\nHost: x\r\n\r\n", Ok(Some(("/status", 0)))),
+            (
+                "GET /status HTTP/1.1\r\nHost: x\r\n\r\n",
+                Ok(Some(("/status", 0))),
+            ),
+            (
+                "GET /status?a=/b HTTP/1.1\r\nHost: x\r\n\r\n",
+                Ok(Some(("/status", 0))),
+            ),
             ("GET /status HTTP/1.0\r\n\r\n", Ok(Some(("/status", 0)))),
-            ("POST /sync HTTP/1.1\r\nHost: x\r\ncontent-LENGTH: 12\r\n\r\n", Ok(Some(("/sync", 12)))),
+            (
+                "POST /sync HTTP/1.1\r\nHost: x\r\ncontent-LENGTH: 12\r\n\r\n",
+                Ok(Some(("/sync", 12))),
+            ),
             ("GET /status HTTP/1.1\r\nHost", Ok(None)),
             ("GET /status HTTP/1.1\r\n\r\n", Err(400)),
-            ("GET /status HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", Err(400)),
+            (
+                "GET /status HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+                Err(400),
+            ),
             ("GET status HTTP/1.1\r\nHost: x\r\n\r\n", Err(400)),
             ("GET /status HTTP/1.1\nHost: x\n\n", Err(400)),
             ("GET /status HTTP/2.0\r\nHost: x\r\n\r\n", Err(505)),
-            ("POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\n", Err(400)),
-            ("POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 5\r\n\r\n", Err(400)),
-            ("POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n", Err(400)),
-            ("POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", Err(400)),
-            ("POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n", Err(413)),
-            ("POST /sync HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", Err(501)),
-            ("POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", Err(501)),
+            (
+                "POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\n",
+                Err(400),
+            ),
+            (
+                "POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 5\r\n\r\n",
+                Err(400),
+            ),
+            (
+                "POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
+                Err(400),
+            ),
+            (
+                "POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+                Err(400),
+            ),
+            (
+                "POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n",
+                Err(413),
+            ),
+            (
+                "POST /sync HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Err(501),
+            ),
+            (
+                "POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Err(501),
+            ),
             ("\u{0}\u{1}\u{2}", Err(400)),
         ];
         for (text, expected) in table {
             let read = head(text.as_bytes(), 4096)
                 .map(|head| head.map(|head| (head.path, head.length)))
                 .map_err(Refusal::status);
-            let expected = expected.map(|head| head.map(|(path, length)| (path.to_owned(), length)));
+            let expected =
+                expected.map(|head| head.map(|(path, length)| (path.to_owned(), length)));
             assert_eq!(read, expected, "{text:?}");
         }
         let huge = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "a".repeat(MAX_HEAD));

@@ -71,20 +71,35 @@ impl ControlDoor {
             std::fs::create_dir_all(parent)?;
         }
         match std::fs::symlink_metadata(path) {
-            Ok(meta) if std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => std::fs::remove_file(path)?,
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket is in the way")),
+            Ok(meta) if std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => {
+                std::fs::remove_file(path)?
+            }
+            Ok(_) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "something that is no socket is in the way",
+                ));
+            }
             Err(_) => {}
         }
         let listener = UnixListener::bind(path)?;
         // Who may write to the socket may control the agent: owner and group.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, path: path.to_owned(), desk, connections: Vec::new(), last_token: LISTENER })
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            desk,
+            connections: Vec::new(),
+            last_token: LISTENER,
+        })
     }
 
     fn accept(&mut self, now: Mono) {
         while self.connections.len() < MAX_CONNECTIONS {
-            let Ok((stream, _)) = self.listener.accept() else { return };
+            let Ok((stream, _)) = self.listener.accept() else {
+                return;
+            };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -114,7 +129,11 @@ impl Attendant for ControlDoor {
             into.add(self.listener.as_fd(), LISTENER, Interest::Read);
         }
         for connection in &self.connections {
-            into.add(connection.stream.as_fd(), connection.token, connection.interest(&self.desk));
+            into.add(
+                connection.stream.as_fd(),
+                connection.token,
+                connection.interest(&self.desk),
+            );
         }
     }
 
@@ -127,7 +146,11 @@ impl Attendant for ControlDoor {
         self.connections.retain_mut(|connection| {
             let is_ready = ready.iter().any(|ready| ready.token == connection.token);
             let late = connection.deadline.is_some_and(|deadline| deadline <= now);
-            let keep = if is_ready { connection.serve(&desk, now, &mut wished) } else { !late };
+            let keep = if is_ready {
+                connection.serve(&desk, now, &mut wished)
+            } else {
+                !late
+            };
             if !keep {
                 connection.leave(&desk);
             }
@@ -136,7 +159,10 @@ impl Attendant for ControlDoor {
         if wished {
             wait.nudge();
         }
-        self.connections.iter().filter_map(|connection| connection.deadline).min()
+        self.connections
+            .iter()
+            .filter_map(|connection| connection.deadline)
+            .min()
     }
 }
 
@@ -173,7 +199,9 @@ impl Connection {
             }
             let reply = match http::head(&self.input, MAX_BODY) {
                 Ok(Some(head)) if self.input.len() < head.size + head.length => continue,
-                Ok(Some(head)) => control::reply(&head, &self.input[head.size..head.size + head.length], desk),
+                Ok(Some(head)) => {
+                    control::reply(&head, &self.input[head.size..head.size + head.length], desk)
+                }
                 Ok(None) => continue,
                 Err(refusal) => control::text(refusal.status(), &refusal.to_string()),
             };
@@ -199,14 +227,18 @@ impl Connection {
         match self.stream.read(&mut buffer) {
             Ok(0) => false,
             Ok(_) => true,
-            Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+            Err(error) => matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ),
         }
     }
 
     fn follow(&mut self, id: WishId, desk: &Desk) -> bool {
         for line in desk.fetch(id) {
             let done = line == "\"done\"";
-            self.output.extend_from_slice(&http::chunk(format!("{line}\n").as_bytes()));
+            self.output
+                .extend_from_slice(&http::chunk(format!("{line}\n").as_bytes()));
             if done {
                 self.output.extend_from_slice(&http::chunk(b""));
                 desk.leave(id);

@@ -33,12 +33,19 @@ pub fn judge(listed: u64, known: u64, missing: u64, max_loss: MaxLoss, confirmed
     let allowed = match max_loss {
         MaxLoss::Count(count) => missing <= count,
         MaxLoss::Share(share) => {
-            #[expect(clippy::cast_precision_loss, reason = "counts of records are far below 2^52")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "counts of records are far below 2^52"
+            )]
             let lost = missing as f64 / known.max(1) as f64;
             missing <= ALWAYS || lost <= share
         }
     };
-    if allowed { Loss::Gone } else { Loss::NeedsConfirmation }
+    if allowed {
+        Loss::Gone
+    } else {
+        Loss::NeedsConfirmation
+    }
 }
 
 #[cfg(test)]
@@ -62,12 +69,30 @@ mod tests {
             (0, 3, 3, MaxLoss::Share(1.0), false, Loss::NeedsConfirmation),
             (0, 3, 3, tenth, true, Loss::Gone),
             (97, 100, 3, MaxLoss::Share(0.0), false, Loss::Gone),
-            (94, 100, 6, MaxLoss::Share(0.0), false, Loss::NeedsConfirmation),
-            (99, 100, 1, MaxLoss::Count(0), false, Loss::NeedsConfirmation),
+            (
+                94,
+                100,
+                6,
+                MaxLoss::Share(0.0),
+                false,
+                Loss::NeedsConfirmation,
+            ),
+            (
+                99,
+                100,
+                1,
+                MaxLoss::Count(0),
+                false,
+                Loss::NeedsConfirmation,
+            ),
             (50, 100, 50, MaxLoss::Count(50), false, Loss::Gone),
         ];
         for (listed, known, missing, limit, confirmed, expected) in table {
-            assert_eq!(judge(listed, known, missing, limit, confirmed), expected, "{listed}/{known}/{missing}");
+            assert_eq!(
+                judge(listed, known, missing, limit, confirmed),
+                expected,
+                "{listed}/{known}/{missing}"
+            );
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::record::{Change, Digest, Gone, Known, Ordinal, RecordKey};
 use crate::sink::BadRow;
 use crate::sink::sqlite::SqliteSink;
 use crate::store::{Batch, Key, SourceId, Store, StoreError, Tag};
-use crate::upstream::client::{Answer, Ask, Client, Full, Held, Head, failure_of_io, shown};
+use crate::upstream::client::{Answer, Ask, Client, Full, Head, Held, failure_of_io, shown};
 use crate::upstream::conditional::{CacheControl, Validators, fresh_for, vary_is_star};
 use crate::upstream::outcome::{Expect, Failure, Kind};
 use crate::wait::Wait;
@@ -72,11 +72,23 @@ pub fn pass(source: &Source, tools: &mut Tools<'_>, mode: Mode) -> Report {
     let before = (tools.client.requests(), tools.client.traffic());
     let id = tools.store.source(&source.name);
     let (outcome, mut tally, notes, resumed, fresh) = match id {
-        Err(error) => (Outcome::Failed(local(&error)), Tally::default(), Vec::new(), false, Duration::ZERO),
+        Err(error) => (
+            Outcome::Failed(local(&error)),
+            Tally::default(),
+            Vec::new(),
+            false,
+            Duration::ZERO,
+        ),
         Ok(id) => {
             let mut pass = Pass::new(source, id, tools, mode, clock.wall(), started);
             let outcome = pass.run();
-            (outcome, pass.tally, pass.notes, pass.resumed, pass.fresh.unwrap_or_default())
+            (
+                outcome,
+                pass.tally,
+                pass.notes,
+                pass.resumed,
+                pass.fresh.unwrap_or_default(),
+            )
         }
     };
     let (requests, (up, down)) = (tools.client.requests(), tools.client.traffic());
@@ -130,7 +142,14 @@ struct PageRead {
 }
 
 impl<'a, 't> Pass<'a, 't> {
-    fn new(source: &'a Source, id: SourceId, tools: &'a mut Tools<'t>, mode: Mode, wall: Timestamp, now: Mono) -> Self {
+    fn new(
+        source: &'a Source,
+        id: SourceId,
+        tools: &'a mut Tools<'t>,
+        mode: Mode,
+        wall: Timestamp,
+        now: Mono,
+    ) -> Self {
         let salt = *tools.store.salt();
         Self {
             source,
@@ -196,7 +215,10 @@ impl<'a, 't> Pass<'a, 't> {
             return Ok(());
         }
         if stored.is_some() {
-            log::info!("{}: its config changed, everything is read again", self.source.name);
+            log::info!(
+                "{}: its config changed, everything is read again",
+                self.source.name
+            );
             super::repair::doubt(self.tools.store, self.id).map_err(|e| local(&e))?;
         }
         let mut batch = Batch::new();
@@ -205,14 +227,22 @@ impl<'a, 't> Pass<'a, 't> {
     }
 
     fn entries(&self, prefix: &Key) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
-        self.tools.store.scan(prefix).collect::<Result<_, _>>().map_err(|e| local(&e))
+        self.tools
+            .store
+            .scan(prefix)
+            .collect::<Result<_, _>>()
+            .map_err(|e| local(&e))
     }
 
     fn commit(&mut self, batch: Batch) -> Result<(), Failure> {
         if batch.is_empty() {
             return Ok(());
         }
-        self.tools.store.commit(batch).map(drop).map_err(|e| local(&e))
+        self.tools
+            .store
+            .commit(batch)
+            .map(drop)
+            .map_err(|e| local(&e))
     }
 
     fn first_page(&self) -> Url {
@@ -225,8 +255,15 @@ impl<'a, 't> Pass<'a, 't> {
         let stored = self.tools.store.get(&key).map_err(|e| local(&e))?;
         self.position = stored.as_deref().and_then(Position::decode);
         let now = self.wall.as_second();
-        let resumable = |position: &&Position| position.resumable(self.mode.config, now, self.source.every);
-        let Some(position) = self.position.as_ref().filter(resumable).filter(|_| !self.mode.dry_run).cloned() else {
+        let resumable =
+            |position: &&Position| position.resumable(self.mode.config, now, self.source.every);
+        let Some(position) = self
+            .position
+            .as_ref()
+            .filter(resumable)
+            .filter(|_| !self.mode.dry_run)
+            .cloned()
+        else {
             return Ok(self.first_page());
         };
         for (rest, bytes) in self.entries(&Key::new(Tag::Bitmap, self.id, b""))? {
@@ -234,7 +271,11 @@ impl<'a, 't> Pass<'a, 't> {
                 self.marks.restore(u32::from_be_bytes(block), &bytes);
             }
         }
-        log::info!("{}: going on behind page {} of an interrupted pass", self.source.name, position.pages);
+        log::info!(
+            "{}: going on behind page {} of an interrupted pass",
+            self.source.name,
+            position.pages
+        );
         self.resumed = true;
         self.all_304 = false;
         self.started = position.started;
@@ -254,7 +295,10 @@ impl<'a, 't> Pass<'a, 't> {
                 return Err(broken(&url, &PageFault::Repeats(shown(&url))));
             }
             if pages > self.tools.client.max_pages() {
-                return Err(broken(&url, &PageFault::TooMany(self.tools.client.max_pages())));
+                return Err(broken(
+                    &url,
+                    &PageFault::TooMany(self.tools.client.max_pages()),
+                ));
             }
             let first = pages == 1 && !self.resumed;
             match self.page(&url, first, pages)? {
@@ -268,8 +312,16 @@ impl<'a, 't> Pass<'a, 't> {
     fn page(&mut self, url: &Url, first: bool, number: u32) -> Result<Option<Url>, Failure> {
         let stored = self.memo(url)?;
         let usable = stored.as_ref().filter(|memo| self.is_usable(memo));
-        let held = usable.map(|memo| Held { validators: &memo.validators, url: &memo.url });
-        let ask = Ask { url, held, expect: Expect::Json, allow_empty: self.source.allow_empty };
+        let held = usable.map(|memo| Held {
+            validators: &memo.validators,
+            url: &memo.url,
+        });
+        let ask = Ask {
+            url,
+            held,
+            expect: Expect::Json,
+            allow_empty: self.source.allow_empty,
+        };
         let before = self.wire();
         let now = self.tools.wait.clock().wall();
         let answer = match self.tools.client.ask(&ask, now) {
@@ -278,7 +330,10 @@ impl<'a, 't> Pass<'a, 't> {
                 self.forget_position()?;
                 return Err(Failure::new(
                     Kind::Failing,
-                    format!("the page where an interrupted pass went on is gone, it starts anew ({})", failure.reason),
+                    format!(
+                        "the page where an interrupted pass went on is gone, it starts anew ({})",
+                        failure.reason
+                    ),
                 ));
             }
             Err(failure) => return Err(failure),
@@ -289,18 +344,31 @@ impl<'a, 't> Pass<'a, 't> {
             Answer::NotModified(head) => {
                 // Only a request with a memo's validators is answered so.
                 let Some(mut memo) = stored.clone() else {
-                    return Err(Failure::new(Kind::Failing, "304 although nothing was held").at(shown(url)));
+                    return Err(
+                        Failure::new(Kind::Failing, "304 although nothing was held").at(shown(url))
+                    );
                 };
                 memo.validators = memo.validators.refreshed_by(&head.headers);
                 self.vouched(&memo, before);
                 (memo, *head)
             }
             Answer::Empty(head) => {
-                let read = PageRead { records: 0, bad: 0, blind: false, ordinals: vec![], last_key: None, found: vec![] };
+                let read = PageRead {
+                    records: 0,
+                    bad: 0,
+                    blind: false,
+                    ordinals: vec![],
+                    last_key: None,
+                    found: vec![],
+                };
                 (self.fetched(url, &head, read, before, now)?, *head)
             }
             Answer::Full(full) => {
-                let Full { head, body, proven_end } = *full;
+                let Full {
+                    head,
+                    body,
+                    proven_end,
+                } = *full;
                 let read = self.read_body(url, body, proven_end)?;
                 (self.fetched(url, &head, read, before, now)?, head)
             }
@@ -308,7 +376,11 @@ impl<'a, 't> Pass<'a, 't> {
         let fresh = fresh_for(&head.headers, now);
         self.fresh = Some(self.fresh.map_or(fresh, |known| known.min(fresh)));
         if head.moved {
-            self.note(format!("{} has moved for good to {}: the config should say so", shown(url), shown(&head.url)));
+            self.note(format!(
+                "{} has moved for good to {}: the config should say so",
+                shown(url),
+                shown(&head.url)
+            ));
         }
         self.close_page(url, &memo, &head, stored.as_ref(), number)?;
         (self.tools.progress)(&self.tally);
@@ -324,7 +396,10 @@ impl<'a, 't> Pass<'a, 't> {
         // A clock that jumped must not stop us from asking in full now and then, nor make us do so each time.
         let age = self.wall.as_second().saturating_sub(memo.fetched);
         let rechecked = age < i64::try_from(self.source.recheck.as_secs()).unwrap_or(i64::MAX);
-        memo.config == self.mode.config && !memo.validators.is_empty() && rechecked && self.tools.client.selects(&memo.variant)
+        memo.config == self.mode.config
+            && !memo.validators.is_empty()
+            && rechecked
+            && self.tools.client.selects(&memo.variant)
     }
 
     fn memo(&self, url: &Url) -> Result<Option<Memo>, Failure> {
@@ -348,7 +423,14 @@ impl<'a, 't> Pass<'a, 't> {
     }
 
     /// The memo of a page that was read in full.
-    fn fetched(&mut self, url: &Url, head: &Head, read: PageRead, before: u64, now: Timestamp) -> Result<Memo, Failure> {
+    fn fetched(
+        &mut self,
+        url: &Url,
+        head: &Head,
+        read: PageRead,
+        before: u64,
+        now: Timestamp,
+    ) -> Result<Memo, Failure> {
         self.all_304 = false;
         self.listed += read.records;
         self.blind |= read.blind;
@@ -385,14 +467,30 @@ impl<'a, 't> Pass<'a, 't> {
     }
 
     /// Reads a body record by record, delivering as it goes.
-    fn read_body(&mut self, url: &Url, body: Box<dyn std::io::Read>, proven_end: bool) -> Result<PageRead, Failure> {
+    fn read_body(
+        &mut self,
+        url: &Url,
+        body: Box<dyn std::io::Read>,
+        proven_end: bool,
+    ) -> Result<PageRead, Failure> {
         let source = self.source;
         let wanted = source.pages.wanted();
         let places: Vec<&Pointer> = wanted.iter().collect();
-        let layout =
-            Layout { format: source.format, records: &source.records, wanted: &places, max_record: self.tools.client.max_record() };
+        let layout = Layout {
+            format: source.format,
+            records: &source.records,
+            wanted: &places,
+            max_record: self.tools.client.max_record(),
+        };
         let mut selector = Selector::new(body, layout);
-        let mut page = PageRead { records: 0, bad: 0, blind: false, ordinals: vec![], last_key: None, found: vec![] };
+        let mut page = PageRead {
+            records: 0,
+            bad: 0,
+            blind: false,
+            ordinals: vec![],
+            last_key: None,
+            found: vec![],
+        };
         let mut pending = Pending::default();
         let mut on_page = Marks::default();
         loop {
@@ -406,7 +504,9 @@ impl<'a, 't> Pass<'a, 't> {
             match self.record(record.raw, &mut pending, &mut on_page) {
                 Ok(ordinal) => page.ordinals.extend(ordinal),
                 Err(RecordTrouble::Failed(failure)) => return Err(failure),
-                Err(RecordTrouble::Bad(bad)) => self.bad_record(url, number, record.raw, &bad, &mut page)?,
+                Err(RecordTrouble::Bad(bad)) => {
+                    self.bad_record(url, number, record.raw, &bad, &mut page)?
+                }
             }
             if let crate::config::Pages::LastKey { key, .. } = &source.pages {
                 page.last_key = crate::json::Json::parse(record.raw)
@@ -418,29 +518,47 @@ impl<'a, 't> Pass<'a, 't> {
                 self.flush(&mut pending, Batch::new())?;
             }
             if page.records % 256 == 0 {
-                self.tools.wait.breathe().map_err(|error| failure_of_io(&error))?;
+                self.tools
+                    .wait
+                    .breathe()
+                    .map_err(|error| failure_of_io(&error))?;
                 (self.tools.progress)(&self.tally);
             }
         }
         if selector.last_line_unterminated() && !proven_end {
-            return Err(Failure::new(Kind::Failing, "the body may have been cut: its last line has no end").at(shown(url)));
+            return Err(Failure::new(
+                Kind::Failing,
+                "the body may have been cut: its last line has no end",
+            )
+            .at(shown(url)));
         }
         // The closing bracket of a JSON document proves its end; lines do not.
         if source.format == crate::config::Format::Ndjson && !proven_end {
             page.blind = true;
         }
-        page.found = (0..wanted.len()).map(|at| selector.found(at).map(|json| json.as_str().to_owned())).collect();
+        page.found = (0..wanted.len())
+            .map(|at| selector.found(at).map(|json| json.as_str().to_owned()))
+            .collect();
         drop(selector);
         self.flush(&mut pending, Batch::new())?;
         Ok(page)
     }
 
     /// One record: what is to be delivered goes into `pending`. Its ordinal, unless it is a tombstone.
-    fn record(&mut self, raw: &[u8], pending: &mut Pending, on_page: &mut Marks) -> Result<Option<Ordinal>, RecordTrouble> {
+    fn record(
+        &mut self,
+        raw: &[u8],
+        pending: &mut Pending,
+        on_page: &mut Marks,
+    ) -> Result<Option<Ordinal>, RecordTrouble> {
         let reading = self.reader.read(raw).map_err(RecordTrouble::Bad)?;
         let known = match pending.known(&reading.key) {
             Some(known) => known,
-            None => self.tools.store.find(self.id, &reading.key).map_err(|e| RecordTrouble::Failed(local(&e)))?,
+            None => self
+                .tools
+                .store
+                .find(self.id, &reading.key)
+                .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
         if reading.deleted {
             if known.is_some() {
@@ -472,15 +590,30 @@ impl<'a, 't> Pass<'a, 't> {
         let digest = self.reader.digest(&reading);
         let ordinal = match known {
             Some(known) => known.ordinal,
-            None => self.tools.store.next_ordinal(self.id).map_err(|e| RecordTrouble::Failed(local(&e)))?,
+            None => self
+                .tools
+                .store
+                .next_ordinal(self.id)
+                .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
         if !on_page.has(ordinal) {
-            let tally = if known.is_some() { &mut self.tally.changed } else { &mut self.tally.added };
+            let tally = if known.is_some() {
+                &mut self.tally.changed
+            } else {
+                &mut self.tally.added
+            };
             *tally += 1;
         }
         self.met(ordinal, on_page);
-        let Reading { key, json, updated, .. } = reading;
-        let now_known = Known { digest, fingerprint, ordinal, updated_ms: updated.map(Timestamp::as_millisecond) };
+        let Reading {
+            key, json, updated, ..
+        } = reading;
+        let now_known = Known {
+            digest,
+            fingerprint,
+            ordinal,
+            updated_ms: updated.map(Timestamp::as_millisecond),
+        };
         pending.upsert(key, json.as_str(), updated, now_known);
         Ok(Some(ordinal))
     }
@@ -490,7 +623,14 @@ impl<'a, 't> Pass<'a, 't> {
         on_page.mark(ordinal);
     }
 
-    fn bad_record(&mut self, url: &Url, number: u64, raw: &[u8], bad: &BadRecord, page: &mut PageRead) -> Result<(), Failure> {
+    fn bad_record(
+        &mut self,
+        url: &Url,
+        number: u64,
+        raw: &[u8],
+        bad: &BadRecord,
+        page: &mut PageRead,
+    ) -> Result<(), Failure> {
         if self.source.on_bad_record == OnBad::Fail {
             return Err(Failure::new(
                 Kind::BadData,
@@ -512,7 +652,13 @@ impl<'a, 't> Pass<'a, 't> {
         }
         if self.bad.len() < BAD_KEPT {
             let key = bad.key.as_ref().map(|key| key.as_str().to_owned());
-            self.bad.push(BadRow { page: shown(url), number, key, reason: bad.reason.clone(), raw: excerpt(raw) });
+            self.bad.push(BadRow {
+                page: shown(url),
+                number,
+                key,
+                reason: bad.reason.clone(),
+                raw: excerpt(raw),
+            });
         }
         Ok(())
     }
@@ -524,12 +670,23 @@ impl<'a, 't> Pass<'a, 't> {
             return Ok(());
         }
         let fetched = self.tools.wait.clock().wall();
-        let mut delivery = Delivery { store: self.tools.store, sink: self.tools.sink, wait: self.tools.wait };
+        let mut delivery = Delivery {
+            store: self.tools.store,
+            sink: self.tools.sink,
+            wait: self.tools.wait,
+        };
         delivery.flush(self.source, self.id, pending, extra, fetched)
     }
 
     /// A page is had: its memo, the marks and the position are written down, if they say anything new.
-    fn close_page(&mut self, url: &Url, memo: &Memo, head: &Head, stored: Option<&Memo>, number: u32) -> Result<(), Failure> {
+    fn close_page(
+        &mut self,
+        url: &Url,
+        memo: &Memo,
+        head: &Head,
+        stored: Option<&Memo>,
+        number: u32,
+    ) -> Result<(), Failure> {
         if self.mode.dry_run {
             return Ok(());
         }
@@ -605,14 +762,23 @@ impl<'a, 't> Pass<'a, 't> {
         if self.blind {
             self.note("absent records were not deleted: a bad record without a readable key, or a body that may have been cut, was on the way".into());
         }
-        let loss = judge(self.listed, known, missing, self.source.max_loss, self.mode.confirmed);
+        let loss = judge(
+            self.listed,
+            known,
+            missing,
+            self.source.max_loss,
+            self.mode.confirmed,
+        );
         if loss == Loss::Gone {
             self.delete_missing()?;
         }
         if !self.mode.dry_run {
             self.forget_position()?;
             self.evict_memos()?;
-            self.tools.sink.note_bad(&self.source.name, &self.bad).map_err(|error| super::deliver::sink_failure(&error))?;
+            self.tools
+                .sink
+                .note_bad(&self.source.name, &self.bad)
+                .map_err(|error| super::deliver::sink_failure(&error))?;
         }
         if loss == Loss::NeedsConfirmation {
             return Ok(Outcome::NeedsConfirmation { missing, known });
@@ -621,7 +787,11 @@ impl<'a, 't> Pass<'a, 't> {
     }
 
     fn done(&self) -> Outcome {
-        if self.tally.delivered() > 0 { Outcome::Changed } else { Outcome::Unchanged }
+        if self.tally.delivered() > 0 {
+            Outcome::Changed
+        } else {
+            Outcome::Unchanged
+        }
     }
 
     fn delete_missing(&mut self) -> Result<(), Failure> {
@@ -638,7 +808,9 @@ impl<'a, 't> Pass<'a, 't> {
                     }
                 }
             }
-            let Some(last) = pending.last_key() else { return Ok(()) };
+            let Some(last) = pending.last_key() else {
+                return Ok(());
+            };
             after = Some(last);
             self.flush(&mut pending, Batch::new())?;
         }
@@ -652,7 +824,9 @@ impl<'a, 't> Pass<'a, 't> {
         let stored = self.entries(&Key::new(Tag::Memo, self.id, b""))?;
         let mut batch = Batch::new();
         for (rest, _) in stored {
-            let page = rest.get(..8).and_then(|page| <[u8; 8]>::try_from(page).ok());
+            let page = rest
+                .get(..8)
+                .and_then(|page| <[u8; 8]>::try_from(page).ok());
             if page.is_none_or(|page| !self.met.contains(&page)) {
                 batch.remove(Key::new(Tag::Memo, self.id, &rest));
             }
@@ -705,6 +879,16 @@ fn excerpt(raw: &[u8]) -> String {
 }
 
 /// Used by [`Pending`]: what a change is about.
-pub(super) fn upsert(key: RecordKey, body: &str, digest: Digest, updated: Option<Timestamp>) -> Change {
-    Change::Upsert { key, body: body.into(), digest, updated }
+pub(super) fn upsert(
+    key: RecordKey,
+    body: &str,
+    digest: Digest,
+    updated: Option<Timestamp>,
+) -> Change {
+    Change::Upsert {
+        key,
+        body: body.into(),
+        digest,
+        updated,
+    }
 }

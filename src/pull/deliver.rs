@@ -36,7 +36,13 @@ impl Pending {
         self.known.get(key).map(|(_, known)| *known)
     }
 
-    pub(super) fn upsert(&mut self, key: RecordKey, body: &str, updated: Option<Timestamp>, known: Known) {
+    pub(super) fn upsert(
+        &mut self,
+        key: RecordKey,
+        body: &str,
+        updated: Option<Timestamp>,
+        known: Known,
+    ) {
         self.push(upsert(key, body, known.digest, updated), Some(known));
     }
 
@@ -56,7 +62,8 @@ impl Pending {
                 self.changes[*place] = change;
             }
             None => {
-                self.known.insert(change.key().clone(), (self.changes.len(), known));
+                self.known
+                    .insert(change.key().clone(), (self.changes.len(), known));
                 self.changes.push(change);
             }
         }
@@ -93,10 +100,19 @@ impl Delivery<'_> {
         fetched: Timestamp,
     ) -> Result<(), Failure> {
         if pending.changes.is_empty() {
-            return if extra.is_empty() { Ok(()) } else { self.store.commit(extra).map(drop).map_err(|e| local(&e)) };
+            return if extra.is_empty() {
+                Ok(())
+            } else {
+                self.store.commit(extra).map(drop).map_err(|e| local(&e))
+            };
         }
         let generation = self.store.generation() + 1;
-        self.deliver(&sink::Batch { source, generation, fetched, changes: &pending.changes })?;
+        self.deliver(&sink::Batch {
+            source,
+            generation,
+            fetched,
+            changes: &pending.changes,
+        })?;
         for (key, (_, known)) in pending.known.drain() {
             match known {
                 Some(known) => extra.set(id, &key, known),
@@ -118,7 +134,9 @@ impl Delivery<'_> {
                 Err(error) if error.kind == SinkTrouble::Busy && tries < BUSY_STEPS => {
                     tries += 1;
                     let until = self.wait.now().after(BUSY_STEP);
-                    self.wait.pause_until(until).map_err(|error| failure_of_io(&error))?;
+                    self.wait
+                        .pause_until(until)
+                        .map_err(|error| failure_of_io(&error))?;
                 }
                 Err(error) => return Err(sink_failure(&error)),
             }

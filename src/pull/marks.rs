@@ -35,7 +35,9 @@ impl Marks {
     /// Whether it was met.
     #[must_use]
     pub fn has(&self, ordinal: Ordinal) -> bool {
-        self.bits.get(ordinal as usize / 8).is_some_and(|byte| byte & (1 << (ordinal % 8)) != 0)
+        self.bits
+            .get(ordinal as usize / 8)
+            .is_some_and(|byte| byte & (1 << (ordinal % 8)) != 0)
     }
 
     /// How many were met.

@@ -83,7 +83,12 @@ impl Memo {
                 last_modified: head.optional()?.map(<[u8]>::to_vec),
             },
             variant: Variant {
-                names: head.text()?.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+                names: head
+                    .text()?
+                    .split(',')
+                    .filter(|name| !name.is_empty())
+                    .map(str::to_owned)
+                    .collect(),
                 values: head.number()?,
             },
             next: match head.optional()? {
@@ -126,7 +131,9 @@ impl Ordinals {
         let mut runs: Vec<(Ordinal, u32)> = Vec::new();
         for ordinal in ordinals {
             match runs.last_mut() {
-                Some((start, length)) if start.checked_add(*length) == Some(ordinal) => *length += 1,
+                Some((start, length)) if start.checked_add(*length) == Some(ordinal) => {
+                    *length += 1
+                }
                 _ => runs.push((ordinal, 1)),
             }
         }
@@ -135,7 +142,9 @@ impl Ordinals {
 
     /// All of them, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Ordinal> + '_ {
-        self.0.iter().flat_map(|(start, length)| (0..*length).map(move |n| start.saturating_add(n)))
+        self.0
+            .iter()
+            .flat_map(|(start, length)| (0..*length).map(move |n| start.saturating_add(n)))
     }
 
     fn encode(&self) -> Vec<Vec<u8>> {
@@ -145,7 +154,8 @@ impl Ordinals {
                 parts.push(std::mem::take(&mut part).finish());
                 last = 0;
             }
-            part.number(u64::from(start - last)).number(u64::from(*length));
+            part.number(u64::from(start - last))
+                .number(u64::from(*length));
             last = start.saturating_add(*length);
         }
         if part.len() > 0 {
@@ -179,8 +189,14 @@ mod tests {
         Memo {
             config: [7; 8],
             url: Url::parse("https://a.example/p?page=2").unwrap(),
-            validators: Validators { etag: Some(b"\"caf\xe9\"".to_vec()), last_modified: None },
-            variant: Variant { names: vec!["accept".into(), "cookie".into()], values: 9 },
+            validators: Validators {
+                etag: Some(b"\"caf\xe9\"".to_vec()),
+                last_modified: None,
+            },
+            variant: Variant {
+                names: vec!["accept".into(), "cookie".into()],
+                values: 9,
+            },
             next: Some(Url::parse("https://a.example/p?page=3").unwrap()),
             records: 10,
             bad: 1,
@@ -217,7 +233,14 @@ mod tests {
     #[test]
     fn when_it_was_fetched_is_no_news() {
         let stored = memo(vec![1, 2]);
-        assert!(!Memo { fetched: 99, wire: 1, ..stored.clone() }.says_more_than(Some(&stored)));
+        assert!(
+            !Memo {
+                fetched: 99,
+                wire: 1,
+                ..stored.clone()
+            }
+            .says_more_than(Some(&stored))
+        );
         assert!(memo(vec![1]).says_more_than(Some(&stored)));
         assert!(stored.says_more_than(None));
     }

@@ -95,7 +95,12 @@ mod tests {
     #[test]
     fn who_may_go_on() {
         let every = Duration::from_secs(900);
-        let table = [([1; 8], 1_000_100, true), ([2; 8], 1_000_100, false), ([1; 8], 1_090_000, false), ([1; 8], 5, true)];
+        let table = [
+            ([1; 8], 1_000_100, true),
+            ([2; 8], 1_000_100, false),
+            ([1; 8], 1_090_000, false),
+            ([1; 8], 5, true),
+        ];
         for (config, now, expected) in table {
             assert_eq!(position().resumable(config, now, every), expected, "{now}");
         }

@@ -52,7 +52,10 @@ impl<'a> RecordReader<'a> {
     /// For the records of `source`.
     #[must_use]
     pub fn new(source: &'a Source) -> Self {
-        Self { source, canon: Canon::new(&source.ignore) }
+        Self {
+            source,
+            canon: Canon::new(&source.ignore),
+        }
     }
 
     /// Reads one.
@@ -60,26 +63,50 @@ impl<'a> RecordReader<'a> {
     /// # Errors
     /// [`BadRecord`] when it is no JSON, has no key, or breaks the contract.
     pub fn read<'r>(&self, raw: &'r [u8]) -> Result<Reading<'r>, BadRecord> {
-        let json = Json::parse(raw).map_err(|bad| BadRecord { key: None, reason: bad.to_string() })?;
-        let key = key_of(json, &self.source.key).map_err(|bad| BadRecord { key: None, reason: bad.to_string() })?;
-        let bad = |reason: String| BadRecord { key: Some(key.clone()), reason };
+        let json = Json::parse(raw).map_err(|bad| BadRecord {
+            key: None,
+            reason: bad.to_string(),
+        })?;
+        let key = key_of(json, &self.source.key).map_err(|bad| BadRecord {
+            key: None,
+            reason: bad.to_string(),
+        })?;
+        let bad = |reason: String| BadRecord {
+            key: Some(key.clone()),
+            reason,
+        };
         let updated = match &self.source.updated {
-            Some(updated) => match updated.field.find(json).filter(|value| value.kind() != Kind::Null) {
+            Some(updated) => match updated
+                .field
+                .find(json)
+                .filter(|value| value.kind() != Kind::Null)
+            {
                 Some(value) => Some(
-                    time::parse(value, updated.format).map_err(|error| bad(format!("{}: {error}", updated.field)))?,
+                    time::parse(value, updated.format)
+                        .map_err(|error| bad(format!("{}: {error}", updated.field)))?,
                 ),
                 None => None,
             },
             None => None,
         };
-        let deleted = self.source.deleted.as_ref().is_some_and(|deleted| says_deleted(deleted, json));
+        let deleted = self
+            .source
+            .deleted
+            .as_ref()
+            .is_some_and(|deleted| says_deleted(deleted, json));
         if !deleted {
             // A tombstone often has nothing but its key: the contract is for what replaces data.
             for (pointer, rule) in &self.source.require {
-                rule.check(pointer.find(json)).map_err(|breach| bad(format!("{pointer}: {breach}")))?;
+                rule.check(pointer.find(json))
+                    .map_err(|breach| bad(format!("{pointer}: {breach}")))?;
             }
         }
-        Ok(Reading { key, json, deleted, updated })
+        Ok(Reading {
+            key,
+            json,
+            deleted,
+            updated,
+        })
     }
 
     /// The digest of what `reading` says.
@@ -90,13 +117,19 @@ impl<'a> RecordReader<'a> {
 
 /// Whether a record says that it is deleted.
 fn says_deleted(deleted: &Deleted, json: Json<'_>) -> bool {
-    let Some(value) = deleted.pointer.find(json) else { return false };
+    let Some(value) = deleted.pointer.find(json) else {
+        return false;
+    };
     match &deleted.equals {
-        Some(expected) => serde_json::from_str::<serde_json::Value>(value.as_str()).is_ok_and(|value| value == *expected),
-        None => !matches!(value.as_str(), "null" | "false" | "\"\"" | "\"false\"") && !is_zero(value),
+        Some(expected) => serde_json::from_str::<serde_json::Value>(value.as_str())
+            .is_ok_and(|value| value == *expected),
+        None => {
+            !matches!(value.as_str(), "null" | "false" | "\"\"" | "\"false\"") && !is_zero(value)
+        }
     }
 }
 
 fn is_zero(value: Json<'_>) -> bool {
-    value.kind() == Kind::Number && super::number::Decimal::parse(value.as_str()).is_some_and(|number| number.is_zero())
+    value.kind() == Kind::Number
+        && super::number::Decimal::parse(value.as_str()).is_some_and(|number| number.is_zero())
 }

@@ -159,20 +159,32 @@ fn commit(store: &mut Store, fill: impl FnOnce(&mut Batch)) -> Result<(), StoreE
 }
 
 /// Rows that a commit after `since` wrote, or deleted, are unknown from now on.
-fn doubt_after(store: &mut Store, sink: &SqliteSink, source: &Source, since: u64) -> Result<(), RepairError> {
+fn doubt_after(
+    store: &mut Store,
+    sink: &SqliteSink,
+    source: &Source,
+    since: u64,
+) -> Result<(), RepairError> {
     let id = store.source(&source.name)?;
     let mut keys = sink.removed_after(source, since)?;
     sink.rows_after(source, since, |row| keys.push(row.key))?;
     if keys.is_empty() {
         return Ok(());
     }
-    log::info!("{}: {} records were delivered just before a cut, they are compared again", source.name, keys.len());
+    log::info!(
+        "{}: {} records were delivered just before a cut, they are compared again",
+        source.name,
+        keys.len()
+    );
     for chunk in keys.chunks(CHUNK) {
         let mut batch = Batch::new();
         drop_memory(&mut batch, id);
         for key in chunk {
             let known = match store.find(id, key)? {
-                Some(known) => Known { digest: Digest::UNKNOWN, ..known },
+                Some(known) => Known {
+                    digest: Digest::UNKNOWN,
+                    ..known
+                },
                 None => unknown(store, id)?,
             };
             batch.set(id, key, known);
@@ -199,20 +211,38 @@ fn relearn(store: &mut Store, sink: &SqliteSink, source: &Source) -> Result<(), 
         after = Some(last.key.clone());
         let mut batch = Batch::new();
         for row in &rows {
-            let digest = if uncertain.contains(&row.key) { Digest::UNKNOWN } else { row.digest };
-            batch.set(id, &row.key, Known { digest, updated_ms: row.updated_ms, ..unknown(store, id)? });
+            let digest = if uncertain.contains(&row.key) {
+                Digest::UNKNOWN
+            } else {
+                row.digest
+            };
+            batch.set(
+                id,
+                &row.key,
+                Known {
+                    digest,
+                    updated_ms: row.updated_ms,
+                    ..unknown(store, id)?
+                },
+            );
             count += 1;
         }
         store.commit(batch)?;
     }
     if count > 0 {
-        log::warn!("{}: {count} records were learnt again from data.db", source.name);
+        log::warn!(
+            "{}: {count} records were learnt again from data.db",
+            source.name
+        );
     }
     Ok(())
 }
 
 /// Of sources that the config does not name now nothing is kept that could be wrong when they come back.
-fn forget_unnamed<'a>(store: &mut Store, sources: impl Iterator<Item = &'a Source> + Clone) -> Result<(), StoreError> {
+fn forget_unnamed<'a>(
+    store: &mut Store,
+    sources: impl Iterator<Item = &'a Source> + Clone,
+) -> Result<(), StoreError> {
     let unnamed: Vec<SourceId> = store
         .sources()
         .filter(|(_, name)| !sources.clone().any(|source| source.name == *name))
@@ -230,11 +260,23 @@ pub fn doubt(store: &mut Store, id: SourceId) -> Result<(), StoreError> {
     loop {
         let mut batch = Batch::new();
         drop_memory(&mut batch, id);
-        let chunk = store.records(id, after.as_ref()).take(CHUNK).collect::<Result<Vec<_>, _>>()?;
-        let Some((last, _)) = chunk.last() else { return store.commit(batch).map(drop) };
+        let chunk = store
+            .records(id, after.as_ref())
+            .take(CHUNK)
+            .collect::<Result<Vec<_>, _>>()?;
+        let Some((last, _)) = chunk.last() else {
+            return store.commit(batch).map(drop);
+        };
         after = Some(last.clone());
         for (key, known) in &chunk {
-            batch.set(id, key, Known { digest: Digest::UNKNOWN, ..*known });
+            batch.set(
+                id,
+                key,
+                Known {
+                    digest: Digest::UNKNOWN,
+                    ..*known
+                },
+            );
         }
         store.commit(batch)?;
     }
@@ -249,7 +291,12 @@ fn drop_memory(batch: &mut Batch, id: SourceId) {
 
 fn unknown(store: &mut Store, id: SourceId) -> Result<Known, StoreError> {
     let ordinal = store.next_ordinal(id)?;
-    Ok(Known { digest: Digest::UNKNOWN, fingerprint: Fingerprint::default(), ordinal, updated_ms: None })
+    Ok(Known {
+        digest: Digest::UNKNOWN,
+        fingerprint: Fingerprint::default(),
+        ordinal,
+        updated_ms: None,
+    })
 }
 
 #[cfg(test)]
@@ -270,7 +317,11 @@ mod tests {
             (5, None, 5, "a", Repair::Relearn(Reason::NewStore)),
         ];
         for (store, paired, sink, id, expected) in table {
-            assert_eq!(decide(store, paired, sink, id), expected, "{store} {paired:?} {sink} {id}");
+            assert_eq!(
+                decide(store, paired, sink, id),
+                expected,
+                "{store} {paired:?} {sink} {id}"
+            );
         }
     }
 }

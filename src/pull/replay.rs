@@ -22,7 +22,11 @@ pub fn replay(source: &Source, store: &mut Store, sink: &mut SqliteSink, wait: &
         Err(failure) => Outcome::Failed(failure),
     };
     let elapsed = wait.now().since(started);
-    Report { tally, elapsed, ..Report::new(&source.name, outcome) }
+    Report {
+        tally,
+        elapsed,
+        ..Report::new(&source.name, outcome)
+    }
 }
 
 fn deliver_all(
@@ -33,23 +37,42 @@ fn deliver_all(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let local = |error: RepairError| Failure::new(Kind::Local, error.to_string());
-    let id = store.source(&source.name).map_err(|error| local(error.into()))?;
+    let id = store
+        .source(&source.name)
+        .map_err(|error| local(error.into()))?;
     let mut after = None;
     loop {
-        let rows = sink.bodies(source, after.as_ref(), CHUNK).map_err(|error| local(error.into()))?;
-        let Some((last, _)) = rows.last() else { return Ok(()) };
+        let rows = sink
+            .bodies(source, after.as_ref(), CHUNK)
+            .map_err(|error| local(error.into()))?;
+        let Some((last, _)) = rows.last() else {
+            return Ok(());
+        };
         after = Some(last.key.clone());
         let mut pending = Pending::default();
         for (row, body) in rows {
-            let stored = store.find(id, &row.key).map_err(|error| local(error.into()))?;
+            let stored = store
+                .find(id, &row.key)
+                .map_err(|error| local(error.into()))?;
             // A row that the store does not know is the next pass's matter, not ours.
             let Some(known) = stored else { continue };
-            let updated = row.updated_ms.and_then(|ms| crate::clock::Timestamp::from_millisecond(ms).ok());
-            pending.upsert(row.key, &body, updated, Known { digest: row.digest, ..known });
+            let updated = row
+                .updated_ms
+                .and_then(|ms| crate::clock::Timestamp::from_millisecond(ms).ok());
+            pending.upsert(
+                row.key,
+                &body,
+                updated,
+                Known {
+                    digest: row.digest,
+                    ..known
+                },
+            );
             tally.changed += 1;
         }
         let mut delivery = Delivery { store, sink, wait };
         delivery.flush(source, id, &mut pending, Batch::new(), wait.clock().wall())?;
-        wait.breathe().map_err(|error| crate::upstream::client::failure_of_io(&error))?;
+        wait.breathe()
+            .map_err(|error| crate::upstream::client::failure_of_io(&error))?;
     }
 }

@@ -177,7 +177,9 @@ impl Report {
     /// Why it ended so, with the source's name where a command is to be copied.
     #[must_use]
     pub fn reason(&self) -> String {
-        self.outcome.reason().replace(" NAME ", &format!(" {} ", self.source))
+        self.outcome
+            .reason()
+            .replace(" NAME ", &format!(" {} ", self.source))
     }
 }
 
@@ -199,6 +201,10 @@ impl fmt::Display for Report {
             self.elapsed.as_secs_f64()
         )?;
         let reason = self.reason();
-        if reason.is_empty() { Ok(()) } else { write!(f, " ({reason})") }
+        if reason.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({reason})")
+        }
     }
 }

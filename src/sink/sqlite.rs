@@ -96,10 +96,23 @@ impl SqliteSink {
     pub fn open(path: &Path, now: Timestamp) -> Result<(Self, Opening), SinkError> {
         let fresh = !path.exists();
         match Self::try_open(path) {
-            Ok(sink) => Ok((sink, if fresh { Opening::Created } else { Opening::Opened })),
+            Ok(sink) => Ok((
+                sink,
+                if fresh {
+                    Opening::Created
+                } else {
+                    Opening::Opened
+                },
+            )),
             Err(error) if error.kind == SinkTrouble::Damaged => {
                 let aside = put_aside(path, now)?;
-                Ok((Self::try_open(path)?, Opening::Replaced { aside, why: error.message }))
+                Ok((
+                    Self::try_open(path)?,
+                    Opening::Replaced {
+                        aside,
+                        why: error.message,
+                    },
+                ))
             }
             Err(error) => Err(error),
         }
@@ -117,16 +130,25 @@ impl SqliteSink {
         )
         .map_err(explain)?;
         let id = layout(&mut db).map_err(explain)?;
-        let layout: i64 =
-            db.query_row("SELECT layout FROM _gleaner", [], |row| row.get(0)).map_err(explain)?;
+        let layout: i64 = db
+            .query_row("SELECT layout FROM _gleaner", [], |row| row.get(0))
+            .map_err(explain)?;
         if layout > LAYOUT {
             return Err(SinkError {
                 kind: SinkTrouble::Other,
-                message: format!("{}: written by a newer version (layout {layout}, this one knows {LAYOUT}); update gleaner", path.display()),
+                message: format!(
+                    "{}: written by a newer version (layout {layout}, this one knows {LAYOUT}); update gleaner",
+                    path.display()
+                ),
             });
         }
         sync_directory(path)?;
-        Ok(Self { db, path: path.to_owned(), id, damaged: Cell::new(false) })
+        Ok(Self {
+            db,
+            path: path.to_owned(),
+            id,
+            damaged: Cell::new(false),
+        })
     }
 
     /// The random id that the file got when it was made: another id is another file.
@@ -140,8 +162,10 @@ impl SqliteSink {
     /// # Errors
     /// When the file cannot be read.
     pub fn generation(&self) -> Result<u64, SinkError> {
-        let generation: i64 =
-            self.db.query_row("SELECT generation FROM _gleaner", [], |row| row.get(0)).map_err(|e| self.explain(&e))?;
+        let generation: i64 = self
+            .db
+            .query_row("SELECT generation FROM _gleaner", [], |row| row.get(0))
+            .map_err(|e| self.explain(&e))?;
         Ok(u64::try_from(generation).unwrap_or(0))
     }
 
@@ -151,7 +175,10 @@ impl SqliteSink {
     /// When the file cannot be written.
     pub fn set_generation(&mut self, generation: u64) -> Result<(), SinkError> {
         self.db
-            .execute("UPDATE _gleaner SET generation = ?1", params![sql_generation(generation)])
+            .execute(
+                "UPDATE _gleaner SET generation = ?1",
+                params![sql_generation(generation)],
+            )
             .map(drop)
             .map_err(|e| self.explain(&e))
     }
@@ -165,7 +192,10 @@ impl SqliteSink {
         let wanted = columns(source);
         let known = self.known_columns(&source.name)?;
         if known.is_empty() {
-            let list: String = wanted.iter().map(|name| format!(", {}", quoted(name))).collect();
+            let list: String = wanted
+                .iter()
+                .map(|name| format!(", {}", quoted(name)))
+                .collect();
             return self.execute_batch(&format!(
                 "CREATE TABLE {table} (key PRIMARY KEY NOT NULL, body TEXT NOT NULL, updated TEXT, fetched TEXT NOT NULL,
                    digest BLOB NOT NULL, generation INTEGER NOT NULL{list});
@@ -175,10 +205,21 @@ impl SqliteSink {
             ));
         }
         for name in wanted.iter().filter(|name| !contains(&known, name)) {
-            self.execute_batch(&format!("ALTER TABLE {} ADD COLUMN {}", quoted(&source.name), quoted(name)))?;
+            self.execute_batch(&format!(
+                "ALTER TABLE {} ADD COLUMN {}",
+                quoted(&source.name),
+                quoted(name)
+            ))?;
         }
-        for name in known.iter().filter(|name| !contains(&wanted, name) && !BUILT_IN.contains(&name.as_str())) {
-            self.execute_batch(&format!("ALTER TABLE {} DROP COLUMN {}", quoted(&source.name), quoted(name)))?;
+        for name in known
+            .iter()
+            .filter(|name| !contains(&wanted, name) && !BUILT_IN.contains(&name.as_str()))
+        {
+            self.execute_batch(&format!(
+                "ALTER TABLE {} DROP COLUMN {}",
+                quoted(&source.name),
+                quoted(name)
+            ))?;
         }
         Ok(())
     }
@@ -200,9 +241,18 @@ impl SqliteSink {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn rows_after(&self, source: &Source, generation: u64, mut each: impl FnMut(Row)) -> Result<(), SinkError> {
+    pub fn rows_after(
+        &self,
+        source: &Source,
+        generation: u64,
+        mut each: impl FnMut(Row),
+    ) -> Result<(), SinkError> {
         let mut read = || {
-            let living = if source.deletes == Deletes::Mark { "AND deleted = 0" } else { "" };
+            let living = if source.deletes == Deletes::Mark {
+                "AND deleted = 0"
+            } else {
+                ""
+            };
             let mut query = self.db.prepare(&format!(
                 "SELECT key, digest, updated FROM {} WHERE generation > ?1 {living}",
                 quoted(&source.name)
@@ -222,21 +272,38 @@ impl SqliteSink {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn removed_after(&self, source: &Source, generation: u64) -> Result<Vec<RecordKey>, SinkError> {
+    pub fn removed_after(
+        &self,
+        source: &Source,
+        generation: u64,
+    ) -> Result<Vec<RecordKey>, SinkError> {
         let read = || {
-            let mut query = self.db.prepare("SELECT key FROM _removed WHERE source = ?1 AND generation > ?2")?;
-            let keys = query.query_map(params![source.name, sql_generation(generation)], |row| row.get::<_, String>(0))?;
+            let mut query = self
+                .db
+                .prepare("SELECT key FROM _removed WHERE source = ?1 AND generation > ?2")?;
+            let keys = query
+                .query_map(params![source.name, sql_generation(generation)], |row| {
+                    row.get::<_, String>(0)
+                })?;
             keys.collect::<Result<Vec<String>, _>>()
         };
         let keys = read().map_err(|e| self.explain(&e))?;
-        Ok(keys.iter().filter_map(|key| RecordKey::from_canonical(key)).collect())
+        Ok(keys
+            .iter()
+            .filter_map(|key| RecordKey::from_canonical(key))
+            .collect())
     }
 
     /// Up to `limit` living rows behind the key `after`, in the order of their keys.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn rows(&self, source: &Source, after: Option<&RecordKey>, limit: usize) -> Result<Vec<Row>, SinkError> {
+    pub fn rows(
+        &self,
+        source: &Source,
+        after: Option<&RecordKey>,
+        limit: usize,
+    ) -> Result<Vec<Row>, SinkError> {
         self.page(source, after, limit, "NULL", |known, _| Ok(known))
     }
 
@@ -250,7 +317,9 @@ impl SqliteSink {
         after: Option<&RecordKey>,
         limit: usize,
     ) -> Result<Vec<(Row, Box<str>)>, SinkError> {
-        self.page(source, after, limit, "body", |known, row| Ok((known, row.get::<_, String>(3)?.into_boxed_str())))
+        self.page(source, after, limit, "body", |known, row| {
+            Ok((known, row.get::<_, String>(3)?.into_boxed_str()))
+        })
     }
 
     fn page<T>(
@@ -262,8 +331,16 @@ impl SqliteSink {
         take: impl Fn(Row, &rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, SinkError> {
         let read = || {
-            let living = if source.deletes == Deletes::Mark { "AND deleted = 0" } else { "" };
-            let behind = if after.is_some() { "key > ?1" } else { "?1 IS NULL" };
+            let living = if source.deletes == Deletes::Mark {
+                "AND deleted = 0"
+            } else {
+                ""
+            };
+            let behind = if after.is_some() {
+                "key > ?1"
+            } else {
+                "?1 IS NULL"
+            };
             let mut query = self.db.prepare(&format!(
                 "SELECT key, digest, updated, {body} FROM {} WHERE {behind} {living} ORDER BY key LIMIT ?2",
                 quoted(&source.name)
@@ -286,10 +363,18 @@ impl SqliteSink {
     /// # Errors
     /// When the file cannot be read.
     pub fn count(&self, source: &Source) -> Result<u64, SinkError> {
-        let living = if source.deletes == Deletes::Mark { "WHERE deleted = 0" } else { "" };
+        let living = if source.deletes == Deletes::Mark {
+            "WHERE deleted = 0"
+        } else {
+            ""
+        };
         let count: i64 = self
             .db
-            .query_row(&format!("SELECT count(*) FROM {} {living}", quoted(&source.name)), [], |row| row.get(0))
+            .query_row(
+                &format!("SELECT count(*) FROM {} {living}", quoted(&source.name)),
+                [],
+                |row| row.get(0),
+            )
             .map_err(|e| self.explain(&e))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
@@ -377,7 +462,9 @@ impl SqliteSink {
     /// When the file cannot be read.
     pub fn bad(&self, source: &str) -> Result<Vec<BadRow>, SinkError> {
         let read = || {
-            let mut query = self.db.prepare("SELECT page, number, key, reason, raw FROM _bad WHERE source = ?1 ORDER BY rowid")?;
+            let mut query = self.db.prepare(
+                "SELECT page, number, key, reason, raw FROM _bad WHERE source = ?1 ORDER BY rowid",
+            )?;
             let rows = query.query_map([source], |row| {
                 let number: i64 = row.get(1)?;
                 Ok(BadRow {
@@ -410,11 +497,24 @@ impl Sink for SqliteSink {
 }
 
 /// Columns that every table has.
-const BUILT_IN: [&str; 7] = ["key", "body", "updated", "fetched", "digest", "generation", "deleted"];
+const BUILT_IN: [&str; 7] = [
+    "key",
+    "body",
+    "updated",
+    "fetched",
+    "digest",
+    "generation",
+    "deleted",
+];
 
 fn columns(source: &Source) -> Vec<String> {
     let mark = (source.deletes == Deletes::Mark).then(|| "deleted".to_owned());
-    source.columns.iter().map(|(name, _)| name.clone()).chain(mark).collect()
+    source
+        .columns
+        .iter()
+        .map(|(name, _)| name.clone())
+        .chain(mark)
+        .collect()
 }
 
 fn contains(names: &[String], name: &str) -> bool {
@@ -424,7 +524,11 @@ fn contains(names: &[String], name: &str) -> bool {
 fn layout(db: &mut Connection) -> rusqlite::Result<String> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let exists = tx
-        .query_row("SELECT 1 FROM sqlite_master WHERE name = '_gleaner'", [], |_| Ok(()))
+        .query_row(
+            "SELECT 1 FROM sqlite_master WHERE name = '_gleaner'",
+            [],
+            |_| Ok(()),
+        )
         .optional()?
         .is_some();
     if !exists {
@@ -454,19 +558,38 @@ fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
     {
         let mut upsert = tx.prepare(&upsert_sql(source))?;
         let mut delete = tx.prepare(&match source.deletes {
-            Deletes::Remove => format!("DELETE FROM {} WHERE key = ?1 AND ?2 IS NOT NULL", quoted(&source.name)),
-            Deletes::Mark => format!("UPDATE {} SET deleted = 1, generation = ?2 WHERE key = ?1", quoted(&source.name)),
+            Deletes::Remove => format!(
+                "DELETE FROM {} WHERE key = ?1 AND ?2 IS NOT NULL",
+                quoted(&source.name)
+            ),
+            Deletes::Mark => format!(
+                "UPDATE {} SET deleted = 1, generation = ?2 WHERE key = ?1",
+                quoted(&source.name)
+            ),
         })?;
         let mut removed = tx.prepare("INSERT INTO _removed VALUES (?1, ?2, ?3)")?;
         let fetched = rfc3339(batch.fetched);
         for change in batch.changes {
             match change {
-                Change::Upsert { key, body, digest, updated } => {
+                Change::Upsert {
+                    key,
+                    body,
+                    digest,
+                    updated,
+                } => {
                     let updated = updated.map(rfc3339);
-                    let fixed: [&dyn rusqlite::ToSql; 6] =
-                        [&sql_key(key, source)?, body, &updated, &fetched, &&digest.0[..], &generation];
+                    let fixed: [&dyn rusqlite::ToSql; 6] = [
+                        &sql_key(key, source)?,
+                        body,
+                        &updated,
+                        &fetched,
+                        &&digest.0[..],
+                        &generation,
+                    ];
                     let values = column_values(source, body);
-                    let all = fixed.into_iter().chain(values.iter().map(|value| value as &dyn rusqlite::ToSql));
+                    let all = fixed
+                        .into_iter()
+                        .chain(values.iter().map(|value| value as &dyn rusqlite::ToSql));
                     upsert.execute(rusqlite::params_from_iter(all))?;
                 }
                 Change::Delete { key, .. } => {
@@ -482,18 +605,33 @@ fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
 
 fn column_values(source: &Source, body: &str) -> Vec<Value> {
     let json = Json::parse(body.as_bytes()).ok();
-    source.columns.iter().map(|(_, at)| sql_value(json.and_then(|json| at.find(json)))).collect()
+    source
+        .columns
+        .iter()
+        .map(|(_, at)| sql_value(json.and_then(|json| at.find(json))))
+        .collect()
 }
 
 fn upsert_sql(source: &Source) -> String {
-    let mut names = vec!["key".to_owned(), "body".into(), "updated".into(), "fetched".into(), "digest".into(), "generation".into()];
+    let mut names = vec![
+        "key".to_owned(),
+        "body".into(),
+        "updated".into(),
+        "fetched".into(),
+        "digest".into(),
+        "generation".into(),
+    ];
     names.extend(source.columns.iter().map(|(name, _)| quoted(name)));
     let mut values: Vec<String> = (1..=names.len()).map(|n| format!("?{n}")).collect();
     if source.deletes == Deletes::Mark {
         names.push("deleted".into());
         values.push("0".into());
     }
-    let sets: Vec<String> = names.iter().skip(1).map(|name| format!("{name} = excluded.{name}")).collect();
+    let sets: Vec<String> = names
+        .iter()
+        .skip(1)
+        .map(|name| format!("{name} = excluded.{name}"))
+        .collect();
     format!(
         "INSERT INTO {} ({}) VALUES ({}) ON CONFLICT (key) DO UPDATE SET {}",
         quoted(&source.name),
@@ -516,7 +654,11 @@ fn sql_generation(generation: u64) -> i64 {
 #[must_use]
 pub fn rfc3339(instant: Timestamp) -> String {
     let whole = instant.subsec_nanosecond() == 0;
-    if whole { format!("{instant:.0}") } else { format!("{instant:.3}") }
+    if whole {
+        format!("{instant:.0}")
+    } else {
+        format!("{instant:.3}")
+    }
 }
 
 /// A key as its column holds it: text as text, a whole number as integer (as a blob of digits where SQLite's 64 bits
@@ -527,8 +669,8 @@ fn sql_key<'a>(key: &'a RecordKey, source: &Source) -> rusqlite::Result<ToSqlOut
         return Ok(ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())));
     }
     if text.starts_with('"') {
-        let inner: String =
-            serde_json::from_str(text).map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
+        let inner: String = serde_json::from_str(text)
+            .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
         return Ok(ToSqlOutput::Owned(Value::Text(inner)));
     }
     Ok(match text.parse::<i64>() {
@@ -540,7 +682,9 @@ fn sql_key<'a>(key: &'a RecordKey, source: &Source) -> rusqlite::Result<ToSqlOut
 fn read_row(row: &rusqlite::Row<'_>, source: &Source) -> rusqlite::Result<Option<Row>> {
     let key = match row.get_ref(0)? {
         ValueRef::Text(text) if source.key.len() > 1 => String::from_utf8_lossy(text).into_owned(),
-        ValueRef::Text(text) => serde_json::Value::String(String::from_utf8_lossy(text).into_owned()).to_string(),
+        ValueRef::Text(text) => {
+            serde_json::Value::String(String::from_utf8_lossy(text).into_owned()).to_string()
+        }
         ValueRef::Integer(number) => number.to_string(),
         ValueRef::Blob(digits) => String::from_utf8_lossy(digits).into_owned(),
         ValueRef::Null | ValueRef::Real(_) => return Ok(None),
@@ -550,8 +694,14 @@ fn read_row(row: &rusqlite::Row<'_>, source: &Source) -> rusqlite::Result<Option
         _ => Digest::UNKNOWN,
     };
     let updated: Option<String> = row.get(2)?;
-    let updated_ms = updated.and_then(|text| text.parse::<Timestamp>().ok()).map(Timestamp::as_millisecond);
-    Ok(RecordKey::from_canonical(&key).map(|key| Row { key, digest, updated_ms }))
+    let updated_ms = updated
+        .and_then(|text| text.parse::<Timestamp>().ok())
+        .map(Timestamp::as_millisecond);
+    Ok(RecordKey::from_canonical(&key).map(|key| Row {
+        key,
+        digest,
+        updated_ms,
+    }))
 }
 
 /// A JSON value as a plain column: text, number and null as SQLite has them, `true` as 1, anything else as JSON text.
@@ -559,7 +709,9 @@ fn sql_value(json: Option<Json<'_>>) -> Value {
     let Some(json) = json else { return Value::Null };
     let raw = json.as_str();
     match raw.as_bytes().first() {
-        Some(b'"') => serde_json::from_str(raw).map_or_else(|_| Value::Text(raw.to_owned()), Value::Text),
+        Some(b'"') => {
+            serde_json::from_str(raw).map_or_else(|_| Value::Text(raw.to_owned()), Value::Text)
+        }
         Some(b't') => Value::Integer(1),
         Some(b'f') => Value::Integer(0),
         Some(b'n') | None => Value::Null,
@@ -574,7 +726,10 @@ fn sql_value(json: Option<Json<'_>>) -> Value {
 
 /// Keeps `-wal` and `-shm` when the last connection closes: without them a reader that may not write the directory
 /// could not open the file.
-#[expect(unsafe_code, reason = "rusqlite has no safe call for SQLITE_FCNTL_PERSIST_WAL")]
+#[expect(
+    unsafe_code,
+    reason = "rusqlite has no safe call for SQLITE_FCNTL_PERSIST_WAL"
+)]
 fn keep_wal(db: &Connection) -> rusqlite::Result<()> {
     let mut on: std::os::raw::c_int = 1;
     // SAFETY: the handle is open for as long as `db` is borrowed; the call reads and writes one int through the pointer,
@@ -590,28 +745,46 @@ fn keep_wal(db: &Connection) -> rusqlite::Result<()> {
     if code == rusqlite::ffi::SQLITE_OK {
         Ok(())
     } else {
-        Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
+        Err(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(code),
+            None,
+        ))
     }
 }
 
 /// Makes the file readable for the group before SQLite does; its log files take the same mode.
 fn create_readable(path: &Path) -> Result<(), SinkError> {
-    let made = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o640).open(path);
+    let made = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o640)
+        .open(path);
     made.map(drop).map_err(|error| io_error(path, &error))
 }
 
 fn sync_directory(path: &Path) -> Result<(), SinkError> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    std::fs::File::open(directory).and_then(|dir| dir.sync_all()).map_err(|error| io_error(directory, &error))
+    std::fs::File::open(directory)
+        .and_then(|dir| dir.sync_all())
+        .map_err(|error| io_error(directory, &error))
 }
 
 fn put_aside(path: &Path, now: Timestamp) -> Result<PathBuf, SinkError> {
     let day = now.strftime("%Y-%m-%d").to_string();
     let named = |n: u32| {
-        let suffix = if n == 0 { String::new() } else { format!("-{n}") };
+        let suffix = if n == 0 {
+            String::new()
+        } else {
+            format!("-{n}")
+        };
         PathBuf::from(format!("{}.damaged-{day}{suffix}", path.display()))
     };
-    let aside = (0..1000).map(named).find(|candidate| !candidate.exists()).unwrap_or_else(|| named(1000));
+    let aside = (0..1000)
+        .map(named)
+        .find(|candidate| !candidate.exists())
+        .unwrap_or_else(|| named(1000));
     std::fs::rename(path, &aside).map_err(|error| io_error(path, &error))?;
     for log in ["-wal", "-shm"] {
         let from = PathBuf::from(format!("{}{log}", path.display()));
@@ -627,23 +800,33 @@ fn put_aside(path: &Path, now: Timestamp) -> Result<PathBuf, SinkError> {
 fn io_error(path: &Path, error: &std::io::Error) -> SinkError {
     let kind = match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SinkTrouble::Full,
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => SinkTrouble::ReadOnly,
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            SinkTrouble::ReadOnly
+        }
         _ => SinkTrouble::Other,
     };
-    SinkError { kind, message: format!("{}: {error}", path.display()) }
+    SinkError {
+        kind,
+        message: format!("{}: {error}", path.display()),
+    }
 }
 
 fn explain(path: &Path, error: &rusqlite::Error) -> SinkError {
     let (kind, hint) = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => (SinkTrouble::Full, "; make room, nothing was lost"),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            (SinkTrouble::Busy, "; another program holds a write lock: this file is for reading")
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
+            SinkTrouble::Busy,
+            "; another program holds a write lock: this file is for reading",
+        ),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (SinkTrouble::Damaged, ""),
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            (SinkTrouble::ReadOnly, "; is the directory writable for this user?")
-        }
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => (
+            SinkTrouble::ReadOnly,
+            "; is the directory writable for this user?",
+        ),
         _ => (SinkTrouble::Other, ""),
     };
-    SinkError { kind, message: format!("{}: {error}{hint}", path.display()) }
+    SinkError {
+        kind,
+        message: format!("{}: {error}{hint}", path.display()),
+    }
 }

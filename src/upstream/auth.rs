@@ -63,7 +63,10 @@ impl Credential {
             Auth::None => None,
             Auth::Bearer(secret) => {
                 let token = resolve(secret)?;
-                Some((authorization, sensitive(&format!("Bearer {}", token.expose()))?))
+                Some((
+                    authorization,
+                    sensitive(&format!("Bearer {}", token.expose()))?,
+                ))
             }
             Auth::Basic { user, password } => {
                 let password = resolve(password)?;
@@ -73,7 +76,12 @@ impl Credential {
                 let value = resolve(value)?;
                 Some((name.to_ascii_lowercase(), sensitive(value.expose())?))
             }
-            Auth::OAuth2 { token_url, client_id, client_secret, scopes } => {
+            Auth::OAuth2 {
+                token_url,
+                client_id,
+                client_secret,
+                scopes,
+            } => {
                 if self.token.as_ref().is_none_or(|token| token.until <= now) {
                     let secret = resolve(client_secret)?;
                     let mut form = url::form_urlencoded::Serializer::new(String::new());
@@ -82,12 +90,16 @@ impl Credential {
                         form.append_pair("scope", &scopes.join(" "));
                     }
                     // RFC 6749 2.3.1: id and secret are form-encoded before they become a Basic credential.
-                    let credential = basic(&form_encoded(client_id), &form_encoded(secret.expose()))?;
+                    let credential =
+                        basic(&form_encoded(client_id), &form_encoded(secret.expose()))?;
                     let answer = fetch(token_url, &credential, form.finish())?;
                     self.token = Some(read_token(&answer, now)?);
                 }
                 match &self.token {
-                    Some(token) => Some((authorization, sensitive(&format!("Bearer {}", token.value.expose()))?)),
+                    Some(token) => Some((
+                        authorization,
+                        sensitive(&format!("Bearer {}", token.value.expose()))?,
+                    )),
                     None => None,
                 }
             }
@@ -96,8 +108,12 @@ impl Credential {
 }
 
 fn read_token(answer: &[u8], now: Mono) -> Result<Token, Failure> {
-    let answer: TokenAnswer = serde_json::from_slice(answer)
-        .map_err(|_| Failure::new(Kind::Denied, "the token endpoint's answer has no access_token"))?;
+    let answer: TokenAnswer = serde_json::from_slice(answer).map_err(|_| {
+        Failure::new(
+            Kind::Denied,
+            "the token endpoint's answer has no access_token",
+        )
+    })?;
     // Some servers send the seconds as text.
     let seconds = match answer.expires_in {
         Some(serde_json::Value::Number(number)) => number.as_u64(),
@@ -105,12 +121,17 @@ fn read_token(answer: &[u8], now: Mono) -> Result<Token, Failure> {
         _ => None,
     };
     let lifetime = seconds.map_or(DEFAULT_LIFETIME, Duration::from_secs);
-    Ok(Token { value: SecretValue::new(answer.access_token), until: now.after(lifetime.saturating_sub(MARGIN)) })
+    Ok(Token {
+        value: SecretValue::new(answer.access_token),
+        until: now.after(lifetime.saturating_sub(MARGIN)),
+    })
 }
 
 /// Reads a secret, with a failure that says what to do.
 pub(super) fn resolve(secret: &Secret) -> Result<SecretValue, Failure> {
-    secret.resolve(&process_env).map_err(|error| Failure::new(Kind::Local, error.to_string()))
+    secret
+        .resolve(&process_env)
+        .map_err(|error| Failure::new(Kind::Local, error.to_string()))
 }
 
 /// The environment of this process.
@@ -119,13 +140,20 @@ pub(super) fn process_env(name: &str) -> Option<std::ffi::OsString> {
 }
 
 fn basic(user: &str, password: &str) -> Result<HeaderValue, Failure> {
-    sensitive(&format!("Basic {}", base64(format!("{user}:{password}").as_bytes())))
+    sensitive(&format!(
+        "Basic {}",
+        base64(format!("{user}:{password}").as_bytes())
+    ))
 }
 
 /// A field value that debug output never shows.
 pub(super) fn sensitive(text: &str) -> Result<HeaderValue, Failure> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| Failure::new(Kind::Local, "a credential has characters that no header field can carry"))?;
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        Failure::new(
+            Kind::Local,
+            "a credential has characters that no header field can carry",
+        )
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -139,10 +167,17 @@ fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0u32, |sum, byte| sum << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let group = chunk
+            .iter()
+            .fold(0u32, |sum, byte| sum << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let index = (group >> (18 - 6 * place)) & 63;
-            out.push(if place <= chunk.len() { char::from(ALPHABET[index as usize]) } else { '=' });
+            out.push(if place <= chunk.len() {
+                char::from(ALPHABET[index as usize])
+            } else {
+                '='
+            });
         }
     }
     out
@@ -154,9 +189,15 @@ mod tests {
 
     #[test]
     fn base64_as_the_rfc_spells_it() {
-        for (plain, coded) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="), ("foobar", "Zm9vYmFy")]
-        {
+        for (plain, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
             assert_eq!(base64(plain.as_bytes()), coded);
         }
     }
@@ -170,7 +211,11 @@ mod tests {
             (r#"{"access_token":"t","token_type":"Bearer"}"#, 670),
             (r#"{"access_token":"t","expires_in":0}"#, 100),
         ] {
-            assert_eq!(read_token(answer.as_bytes(), now).unwrap().until, Mono(Duration::from_secs(until)), "{answer}");
+            assert_eq!(
+                read_token(answer.as_bytes(), now).unwrap().until,
+                Mono(Duration::from_secs(until)),
+                "{answer}"
+            );
         }
         let error = read_token(br#"{"error":"invalid_client"}"#, now).unwrap_err();
         assert_eq!(error.kind, Kind::Denied);

@@ -92,7 +92,10 @@ pub struct Full {
 
 impl std::fmt::Debug for Full {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Full").field("head", &self.head).field("proven_end", &self.proven_end).finish_non_exhaustive()
+        f.debug_struct("Full")
+            .field("head", &self.head)
+            .field("proven_end", &self.proven_end)
+            .finish_non_exhaustive()
     }
 }
 
@@ -168,7 +171,10 @@ impl Client {
         let mut url = ask.url.clone();
         let (mut hops, mut conditional, mut renewed, mut moved) = (0, true, false, true);
         loop {
-            let held = ask.held.filter(|held| conditional && *held.url == url).map(|held| held.validators);
+            let held = ask
+                .held
+                .filter(|held| conditional && *held.url == url)
+                .map(|held| held.validators);
             let mut response = self.send(&url, held, ask.expect)?;
             let headers = headers_of(&response);
             let asked = Asked {
@@ -190,12 +196,25 @@ impl Client {
                     let head = self.head(headers, url, moved && hops > 0);
                     return Ok(Answer::Full(Box::new(self.full(head, response))));
                 }
-                Verdict::Empty => return Ok(Answer::Empty(Box::new(self.head(headers, url, moved && hops > 0)))),
+                Verdict::Empty => {
+                    return Ok(Answer::Empty(Box::new(self.head(
+                        headers,
+                        url,
+                        moved && hops > 0,
+                    ))));
+                }
                 Verdict::NotModified => {
-                    return Ok(Answer::NotModified(Box::new(self.head(headers, url, moved && hops > 0))));
+                    return Ok(Answer::NotModified(Box::new(self.head(
+                        headers,
+                        url,
+                        moved && hops > 0,
+                    ))));
                 }
                 Verdict::Unconditionally(why) => {
-                    log::debug!("{}: {why}, asking once more without validators", shown(&url));
+                    log::debug!(
+                        "{}: {why}, asking once more without validators",
+                        shown(&url)
+                    );
                     conditional = false;
                 }
                 Verdict::Renew => {
@@ -214,11 +233,20 @@ impl Client {
 
     fn head(&self, headers: Headers, url: Url, moved: bool) -> Head {
         let variant = Variant::of(&headers, &self.sent());
-        Head { headers, url, moved, variant }
+        Head {
+            headers,
+            url,
+            moved,
+            variant,
+        }
     }
 
     fn full(&self, head: Head, response: Response<ureq::Body>) -> Full {
-        let chunked = head.headers.list("transfer-encoding").iter().any(|coding| coding.eq_ignore_ascii_case("chunked"));
+        let chunked = head
+            .headers
+            .list("transfer-encoding")
+            .iter()
+            .any(|coding| coding.eq_ignore_ascii_case("chunked"));
         let gzip = coding(&head.headers) == Ok(Coding::Gzip);
         let body = response.into_body();
         let proven_end = chunked || gzip || body.content_length().is_some();
@@ -229,11 +257,20 @@ impl Client {
         } else {
             Box::new(Limited::new(plain, self.limits.body))
         };
-        Full { head, body, proven_end }
+        Full {
+            head,
+            body,
+            proven_end,
+        }
     }
 
     /// Sends one request; on a kept connection that turns out dead, once more on a new one.
-    fn send(&mut self, url: &Url, validators: Option<&Validators>, expect: Expect) -> Result<Response<ureq::Body>, Failure> {
+    fn send(
+        &mut self,
+        url: &Url,
+        validators: Option<&Validators>,
+        expect: Expect,
+    ) -> Result<Response<ureq::Body>, Failure> {
         let request = self.request(url, validators, expect)?;
         for second in [false, true] {
             self.requests += 1;
@@ -242,20 +279,34 @@ impl Client {
                 Ok(response) => return Ok(response),
                 Err(error) => {
                     let state = self.line.conn_state();
-                    let died = state.reused && state.answered == 0 && !super::cause::is_stop(&error);
+                    let died =
+                        state.reused && state.answered == 0 && !super::cause::is_stop(&error);
                     if second || !died {
                         return Err(failure_of(&error).at(shown(url)));
                     }
-                    log::debug!("{}: the kept connection had died, once more on a new one", shown(url));
+                    log::debug!(
+                        "{}: the kept connection had died, once more on a new one",
+                        shown(url)
+                    );
                 }
             }
         }
         Err(Failure::new(Kind::Failing, "the connection died twice").at(shown(url)))
     }
 
-    fn request(&mut self, url: &Url, validators: Option<&Validators>, expect: Expect) -> Result<Request<()>, Failure> {
-        let wrong = |_| Failure::new(Kind::Refused, "this is no URL that can be asked").at(shown(url));
-        let mut request = Request::builder().method(Method::GET).uri(url.as_str()).body(()).map_err(wrong)?;
+    fn request(
+        &mut self,
+        url: &Url,
+        validators: Option<&Validators>,
+        expect: Expect,
+    ) -> Result<Request<()>, Failure> {
+        let wrong =
+            |_| Failure::new(Kind::Refused, "this is no URL that can be asked").at(shown(url));
+        let mut request = Request::builder()
+            .method(Method::GET)
+            .uri(url.as_str())
+            .body(())
+            .map_err(wrong)?;
         let fields = request.headers_mut();
         fields.insert("accept-encoding", HeaderValue::from_static("gzip"));
         if expect == Expect::Json {
@@ -263,13 +314,18 @@ impl Client {
         }
         if let Some(validators) = validators {
             insert(fields, "if-none-match", validators.etag.as_deref());
-            insert(fields, "if-modified-since", validators.last_modified.as_deref());
+            insert(
+                fields,
+                "if-modified-since",
+                validators.last_modified.as_deref(),
+            );
         }
         if url.origin() == self.home.origin() {
             for (name, secret) in &self.headers {
                 let value = resolve(secret)?;
-                let name = HeaderName::from_bytes(name.as_bytes())
-                    .map_err(|_| Failure::new(Kind::Local, format!("{name} is no header field name")))?;
+                let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+                    Failure::new(Kind::Local, format!("{name} is no header field name"))
+                })?;
                 fields.insert(name, sensitive(value.expose())?);
             }
             let (agent, line) = (&self.agent, &self.line);
@@ -279,8 +335,9 @@ impl Client {
                 fetch_token(agent, line, url, credential, form)
             };
             if let Some((name, value)) = self.credential.field(self.line.wait().now(), fetch)? {
-                let name = HeaderName::from_bytes(name.as_bytes())
-                    .map_err(|_| Failure::new(Kind::Local, format!("{name} is no header field name")))?;
+                let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+                    Failure::new(Kind::Local, format!("{name} is no header field name"))
+                })?;
                 fields.insert(name, value);
             }
         }
@@ -319,7 +376,11 @@ fn fetch_token(
             .limit(64 * 1024)
             .read_to_vec()
             .map_err(|error| failure_of(&error).at(&place)),
-        400 | 401 | 403 => Err(Failure::new(Kind::Denied, format!("{status}: client id or secret are not accepted")).at(place)),
+        400 | 401 | 403 => Err(Failure::new(
+            Kind::Denied,
+            format!("{status}: client id or secret are not accepted"),
+        )
+        .at(place)),
         429 | 500..=599 => Err(Failure::new(Kind::Failing, format!("{status}")).at(place)),
         _ => Err(Failure::new(Kind::Refused, format!("{status}")).at(place)),
     }
@@ -331,18 +392,30 @@ fn redirected(from: &Url, location: &str, hops: usize) -> Result<Url, Failure> {
     if hops > MAX_HOPS {
         return fail(format!("more than {MAX_HOPS} redirects"));
     }
-    let Ok(mut to) = from.join(location) else { return fail(format!("redirected to no URL: {location:.200}")) };
+    let Ok(mut to) = from.join(location) else {
+        return fail(format!("redirected to no URL: {location:.200}"));
+    };
     to.set_fragment(None);
     match (from.scheme(), to.scheme()) {
-        ("https", "http") => fail(format!("redirected from https to http ({}), which is not followed", shown(&to))),
+        ("https", "http") => fail(format!(
+            "redirected from https to http ({}), which is not followed",
+            shown(&to)
+        )),
         (_, "http" | "https") if to.host_str().is_some_and(|host| !host.is_empty()) => Ok(to),
-        _ => fail(format!("redirected to {location:.200}, which cannot be followed")),
+        _ => fail(format!(
+            "redirected to {location:.200}, which cannot be followed"
+        )),
     }
 }
 
 /// Reads a small unwanted body so that its connection can be kept. A 304 has none to be read.
 fn drain(response: &mut Response<ureq::Body>, status: u16) {
-    if status != 304 && response.body().content_length().is_some_and(|length| length <= DRAIN) {
+    if status != 304
+        && response
+            .body()
+            .content_length()
+            .is_some_and(|length| length <= DRAIN)
+    {
         let mut rest = response.body_mut().with_config().limit(DRAIN).reader();
         // Whatever comes of it: at worst the connection is not kept.
         drop(io::copy(&mut rest, &mut io::sink()));
@@ -374,7 +447,10 @@ fn verdict_word(verdict: &Verdict) -> String {
 pub fn shown(url: &Url) -> String {
     let mut text = format!("{}{}", url.origin().ascii_serialization(), url.path());
     if url.query().is_some() {
-        let names: Vec<String> = url.query_pairs().map(|(name, _)| format!("{name}=…")).collect();
+        let names: Vec<String> = url
+            .query_pairs()
+            .map(|(name, _)| format!("{name}=…"))
+            .collect();
         text.push('?');
         text.push_str(&names.join("&"));
     }
@@ -388,11 +464,18 @@ fn failure_of(error: &ureq::Error) -> Failure {
     }
     match error {
         ureq::Error::Io(error) => failure_of_io(error),
-        ureq::Error::LargeResponseHeader(_, limit) => {
-            Failure::new(Kind::NotOurs, format!("the answer's head has more than {limit} bytes (`limits.head`)"))
-        }
-        ureq::Error::Protocol(_) | ureq::Error::Http(_) => Failure::new(Kind::NotOurs, format!("the answer is no HTTP that can be trusted: {error}")),
-        ureq::Error::ConnectProxyFailed(reason) => Failure::new(Kind::Failing, format!("the proxy does not connect: {reason}")),
+        ureq::Error::LargeResponseHeader(_, limit) => Failure::new(
+            Kind::NotOurs,
+            format!("the answer's head has more than {limit} bytes (`limits.head`)"),
+        ),
+        ureq::Error::Protocol(_) | ureq::Error::Http(_) => Failure::new(
+            Kind::NotOurs,
+            format!("the answer is no HTTP that can be trusted: {error}"),
+        ),
+        ureq::Error::ConnectProxyFailed(reason) => Failure::new(
+            Kind::Failing,
+            format!("the proxy does not connect: {reason}"),
+        ),
         other => Failure::new(Kind::Failing, other.to_string()),
     }
 }
@@ -416,14 +499,20 @@ pub fn failure_of_io(error: &io::Error) -> Failure {
     if let Some(cause) = cause_in(error) {
         return failure_of_cause(cause);
     }
-    if let Some(large) = error.get_ref().and_then(|inner| inner.downcast_ref::<TooLarge>()) {
+    if let Some(large) = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<TooLarge>())
+    {
         return Failure::new(Kind::NotOurs, large.to_string());
     }
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => Failure::new(Kind::Failing, "the body was cut before its end"),
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-            Failure::new(Kind::NotOurs, format!("the body cannot be decoded: {error}"))
+        io::ErrorKind::UnexpectedEof => {
+            Failure::new(Kind::Failing, "the body was cut before its end")
         }
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Failure::new(
+            Kind::NotOurs,
+            format!("the body cannot be decoded: {error}"),
+        ),
         _ => Failure::new(Kind::Failing, format!("while the body was read: {error}")),
     }
 }
@@ -432,7 +521,9 @@ pub fn failure_of_io(error: &io::Error) -> Failure {
 /// handshake where the server allows that.
 #[must_use]
 pub fn idle_age(every: Duration) -> Duration {
-    every.saturating_add(Duration::from_secs(60)).clamp(Duration::from_secs(60), Duration::from_secs(3600))
+    every
+        .saturating_add(Duration::from_secs(60))
+        .clamp(Duration::from_secs(60), Duration::from_secs(3600))
 }
 
 #[cfg(test)]
@@ -458,11 +549,18 @@ mod tests {
             ("http:", None),
         ];
         for (location, expected) in table {
-            let to = redirected(&from, location, 1).ok().map(|url| url.to_string());
+            let to = redirected(&from, location, 1)
+                .ok()
+                .map(|url| url.to_string());
             assert_eq!(to.as_deref(), expected, "{location}");
         }
         assert!(redirected(&from, "/z", MAX_HOPS + 1).is_err());
         let plain = Url::parse("http://a.example/").unwrap();
-        assert_eq!(redirected(&plain, "https://a.example/", 1).unwrap().as_str(), "https://a.example/");
+        assert_eq!(
+            redirected(&plain, "https://a.example/", 1)
+                .unwrap()
+                .as_str(),
+            "https://a.example/"
+        );
     }
 }

@@ -23,7 +23,10 @@ impl Validators {
     /// Those of an answer. A blank value is none. Two `ETag` lines that differ say nothing certain: none either.
     #[must_use]
     pub fn of(headers: &Headers) -> Self {
-        Self { etag: single(headers, "etag"), last_modified: single(headers, "last-modified") }
+        Self {
+            etag: single(headers, "etag"),
+            last_modified: single(headers, "last-modified"),
+        }
     }
 
     /// There is nothing to ask with.
@@ -62,10 +65,16 @@ fn single(headers: &Headers, name: &str) -> Option<Vec<u8>> {
 /// An entity tag without `W/`, quotes and the suffix that a server adds for a content coding: for comparing two tags,
 /// never for sending.
 fn opaque_core(tag: &[u8]) -> &[u8] {
-    let tag = tag.strip_prefix(b"W/").or_else(|| tag.strip_prefix(b"w/")).unwrap_or(tag);
+    let tag = tag
+        .strip_prefix(b"W/")
+        .or_else(|| tag.strip_prefix(b"w/"))
+        .unwrap_or(tag);
     let tag = tag.strip_prefix(b"\"").unwrap_or(tag);
     let tag = tag.strip_suffix(b"\"").unwrap_or(tag);
-    [&b"-gzip"[..], b"--gzip", b";gzip", b"+gzip"].iter().find_map(|suffix| tag.strip_suffix(*suffix)).unwrap_or(tag)
+    [&b"-gzip"[..], b"--gzip", b";gzip", b"+gzip"]
+        .iter()
+        .find_map(|suffix| tag.strip_suffix(*suffix))
+        .unwrap_or(tag)
 }
 
 /// The directives of `Cache-Control` that concern a private cache (RFC 9111 5.2.2).
@@ -118,7 +127,10 @@ pub fn fresh_for(headers: &Headers, now: Timestamp) -> Duration {
         return Duration::ZERO;
     }
     // Several Age lines: the first counts (RFC 9111 5.1); one that cannot be read is left out.
-    let age = headers.text("age").and_then(|text| delta_seconds(text.split(',').next().unwrap_or("").trim())).unwrap_or(0);
+    let age = headers
+        .text("age")
+        .and_then(|text| delta_seconds(text.split(',').next().unwrap_or("").trim()))
+        .unwrap_or(0);
     let lifetime = match control.max_age {
         Some(seconds) => seconds,
         None => expires_in(headers, now),
@@ -128,7 +140,9 @@ pub fn fresh_for(headers: &Headers, now: Timestamp) -> Duration {
 
 fn expires_in(headers: &Headers, now: Timestamp) -> u64 {
     // `Expires: 0` and other garbage mean "already expired" (RFC 9111 5.3).
-    let Some(expires) = headers.text("expires").and_then(http_date) else { return 0 };
+    let Some(expires) = headers.text("expires").and_then(http_date) else {
+        return 0;
+    };
     let from = headers.text("date").and_then(http_date).unwrap_or(now);
     u64::try_from(expires.as_second().saturating_sub(from.as_second())).unwrap_or(0)
 }
@@ -184,7 +198,11 @@ impl Variant {
     /// alone, so that neither a token nor its hash is ever stored.
     #[must_use]
     pub fn of(headers: &Headers, sent: &[(String, Sent)]) -> Self {
-        let mut names: Vec<String> = headers.list("vary").iter().map(|name| name.to_ascii_lowercase()).collect();
+        let mut names: Vec<String> = headers
+            .list("vary")
+            .iter()
+            .map(|name| name.to_ascii_lowercase())
+            .collect();
         names.sort();
         names.dedup();
         let values = hash_values(&names, sent);
@@ -211,7 +229,10 @@ fn hash_values(names: &[String], sent: &[(String, Sent)]) -> u64 {
     let mut hasher = Sha256::new();
     for name in names {
         hasher.update(name.as_bytes());
-        for (known, value) in sent.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        for (known, value) in sent
+            .iter()
+            .filter(|(known, _)| known.eq_ignore_ascii_case(name))
+        {
             hasher.update([1]);
             hasher.update(known.to_ascii_lowercase().as_bytes());
             if let Sent::Plain(value) = value {
@@ -225,7 +246,9 @@ fn hash_values(names: &[String], sent: &[(String, Sent)]) -> u64 {
         hasher.update([0]);
     }
     let hash = hasher.finalize();
-    hash.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    hash.iter()
+        .take(8)
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]
@@ -233,7 +256,9 @@ mod tests {
     use super::*;
 
     fn h(pairs: &[(&str, &str)]) -> Headers {
-        pairs.iter().fold(Headers::new(), |headers, (name, value)| headers.with(name, value))
+        pairs.iter().fold(Headers::new(), |headers, (name, value)| {
+            headers.with(name, value)
+        })
     }
 
     fn now() -> Timestamp {
@@ -252,7 +277,11 @@ mod tests {
             (&[("etag", "\"\"")], Some("\"\"")),
         ];
         for (headers, expected) in table {
-            assert_eq!(Validators::of(&h(headers)).etag.as_deref(), expected.map(str::as_bytes), "{headers:?}");
+            assert_eq!(
+                Validators::of(&h(headers)).etag.as_deref(),
+                expected.map(str::as_bytes),
+                "{headers:?}"
+            );
         }
     }
 
@@ -260,14 +289,27 @@ mod tests {
     fn a_304_without_an_etag_removes_none() {
         let ours = Validators::of(&h(&[("etag", "\"a\""), ("last-modified", "x")]));
         let after = ours.refreshed_by(&h(&[("last-modified", "y")]));
-        assert_eq!((after.etag.as_deref(), after.last_modified.as_deref()), (Some(&b"\"a\""[..]), Some(&b"y"[..])));
-        assert_eq!(ours.refreshed_by(&h(&[("etag", "")])), ours, "a blank ETag removes none either");
+        assert_eq!(
+            (after.etag.as_deref(), after.last_modified.as_deref()),
+            (Some(&b"\"a\""[..]), Some(&b"y"[..]))
+        );
+        assert_eq!(
+            ours.refreshed_by(&h(&[("etag", "")])),
+            ours,
+            "a blank ETag removes none either"
+        );
     }
 
     #[test]
     fn a_304_is_about_our_version_only() {
         let ours = Validators::of(&h(&[("etag", "\"a-gzip\"")]));
-        for (theirs, same) in [("\"a\"", true), ("W/\"a\"", true), ("\"a-gzip\"", true), ("\"b\"", false), ("", true)] {
+        for (theirs, same) in [
+            ("\"a\"", true),
+            ("W/\"a\"", true),
+            ("\"a-gzip\"", true),
+            ("\"b\"", false),
+            ("", true),
+        ] {
             assert_eq!(ours.selected_by(&h(&[("etag", theirs)])), same, "{theirs}");
         }
     }
@@ -281,23 +323,52 @@ mod tests {
             (&[("cache-control", "max-age=60")], 60),
             (&[("cache-control", "Max-Age=\"60\"")], 60),
             (&[("cache-control", "max-age=60"), ("age", "20")], 40),
-            (&[("cache-control", "max-age=60"), ("age", "99999999999999999999999")], 0),
+            (
+                &[
+                    ("cache-control", "max-age=60"),
+                    ("age", "99999999999999999999999"),
+                ],
+                0,
+            ),
             (&[("cache-control", "max-age=60"), ("age", "-5")], 60),
-            (&[("cache-control", "max-age=99999999999999999999999")], 1 << 31),
+            (
+                &[("cache-control", "max-age=99999999999999999999999")],
+                1 << 31,
+            ),
             (&[("cache-control", "max-age=-1")], 0),
             (&[("cache-control", "max-age=60, max-age=10")], 10),
-            (&[("cache-control", "max-age=60"), ("cache-control", "no-cache")], 0),
+            (
+                &[
+                    ("cache-control", "max-age=60"),
+                    ("cache-control", "no-cache"),
+                ],
+                0,
+            ),
             (&[("cache-control", "No-Store, max-age=60")], 0),
-            (&[("cache-control", "no-cache=\"set-cookie\", max-age=60")], 60),
+            (
+                &[("cache-control", "no-cache=\"set-cookie\", max-age=60")],
+                60,
+            ),
             (&[("cache-control", "s-maxage=60")], 0),
             (&[("cache-control", "max-age=60"), ("vary", "Accept, *")], 0),
             (&[date, ("expires", "Mon, 30 Nov 2026 12:05:00 GMT")], 300),
             (&[date, ("expires", "Mon, 30 Nov 2026 11:05:00 GMT")], 0),
             (&[date, ("expires", "0")], 0),
-            (&[date, ("expires", "Mon, 30 Nov 2026 12:05:00 GMT"), ("cache-control", "max-age=1")], 1),
+            (
+                &[
+                    date,
+                    ("expires", "Mon, 30 Nov 2026 12:05:00 GMT"),
+                    ("cache-control", "max-age=1"),
+                ],
+                1,
+            ),
         ];
         for (headers, seconds) in table {
-            assert_eq!(fresh_for(&h(headers), now()), Duration::from_secs(*seconds), "{headers:?}");
+            assert_eq!(
+                fresh_for(&h(headers), now()),
+                Duration::from_secs(*seconds),
+                "{headers:?}"
+            );
         }
     }
 
@@ -312,13 +383,26 @@ mod tests {
             (&[("retry-after", "soon")], None),
             (&[("retry-after", "1.x")], None),
             (&[("retry-after", "999999999999999999999")], Some(86_400)),
-            (&[("retry-after", "Mon, 30 Nov 2026 12:01:00 GMT")], Some(60)),
+            (
+                &[("retry-after", "Mon, 30 Nov 2026 12:01:00 GMT")],
+                Some(60),
+            ),
             (&[("retry-after", "Mon, 30 Nov 2026 11:00:00 GMT")], Some(0)),
             // Our clock may be wrong; the answer's own Date is what the date was reckoned from.
-            (&[("retry-after", "Tue, 01 Dec 2037 00:00:30 GMT"), ("date", "Tue, 01 Dec 2037 00:00:00 GMT")], Some(30)),
+            (
+                &[
+                    ("retry-after", "Tue, 01 Dec 2037 00:00:30 GMT"),
+                    ("date", "Tue, 01 Dec 2037 00:00:00 GMT"),
+                ],
+                Some(30),
+            ),
         ];
         for (headers, seconds) in table {
-            assert_eq!(retry_after(&h(headers), now()), seconds.map(Duration::from_secs), "{headers:?}");
+            assert_eq!(
+                retry_after(&h(headers), now()),
+                seconds.map(Duration::from_secs),
+                "{headers:?}"
+            );
         }
     }
 
@@ -326,12 +410,28 @@ mod tests {
     fn a_variant_is_selected_by_the_fields_that_vary_names() {
         let sent = |language: &str, token: &str| {
             vec![
-                ("Accept-Language".to_owned(), Sent::Plain(language.to_owned())),
-                ("Authorization".to_owned(), if token.is_empty() { Sent::Plain(String::new()) } else { Sent::Secret }),
+                (
+                    "Accept-Language".to_owned(),
+                    Sent::Plain(language.to_owned()),
+                ),
+                (
+                    "Authorization".to_owned(),
+                    if token.is_empty() {
+                        Sent::Plain(String::new())
+                    } else {
+                        Sent::Secret
+                    },
+                ),
             ]
         };
-        let stored = Variant::of(&h(&[("vary", "accept-language, Authorization")]), &sent("de, en", "one"));
-        assert!(stored.matches(&sent("de,en", "two")), "a rotated token is the scope's matter");
+        let stored = Variant::of(
+            &h(&[("vary", "accept-language, Authorization")]),
+            &sent("de, en", "one"),
+        );
+        assert!(
+            stored.matches(&sent("de,en", "two")),
+            "a rotated token is the scope's matter"
+        );
         assert!(!stored.matches(&sent("fr", "one")));
         assert!(Variant::of(&Headers::new(), &sent("de", "")).matches(&sent("fr", "")));
     }

@@ -32,7 +32,12 @@ impl Shared {
     #[must_use]
     pub fn new(wait: Wait) -> Self {
         let tls_clock = Arc::new(TlsClock::new(wait.clock().clone()));
-        Self { wait, names: Names::system(), tls_clock, user_agent: format!("gleaner/{}", env!("CARGO_PKG_VERSION")) }
+        Self {
+            wait,
+            names: Names::system(),
+            tls_clock,
+            user_agent: format!("gleaner/{}", env!("CARGO_PKG_VERSION")),
+        }
     }
 
     /// A client for `upstream`, whose sources are asked at most every `idle`.
@@ -41,21 +46,42 @@ impl Shared {
     /// A certificate, key or proxy cannot be used.
     pub fn client(&self, upstream: &Upstream, idle: Duration) -> Result<Client, Failure> {
         let local = |reason: String| Failure::new(Kind::Local, reason);
-        let proxy = proxy_for(&upstream.proxy, &upstream.base, |name| std::env::var(name).ok())
-            .map_err(|error| local(error.to_string()))?;
+        let proxy = proxy_for(&upstream.proxy, &upstream.base, |name| {
+            std::env::var(name).ok()
+        })
+        .map_err(|error| local(error.to_string()))?;
         let key = match &upstream.client_cert {
-            Some(cert) => Some(cert.key.resolve_pem(&process_env).map_err(|error| local(error.to_string()))?),
+            Some(cert) => Some(
+                cert.key
+                    .resolve_pem(&process_env)
+                    .map_err(|error| local(error.to_string()))?,
+            ),
             None => None,
         };
-        let key_name = upstream.client_cert.as_ref().map(|cert| cert.key.to_string()).unwrap_or_default();
+        let key_name = upstream
+            .client_cert
+            .as_ref()
+            .map(|cert| cert.key.to_string())
+            .unwrap_or_default();
         let identity = match (&upstream.client_cert, &key) {
-            (Some(cert), Some(key)) => Some(Identity { cert: &cert.cert, key: key.expose().as_bytes(), key_name: &key_name }),
+            (Some(cert), Some(key)) => Some(Identity {
+                cert: &cert.cert,
+                key: key.expose().as_bytes(),
+                key_name: &key_name,
+            }),
             _ => None,
         };
-        let setup = TlsSetup { roots: upstream.roots, extra_ca: upstream.extra_ca.as_deref(), identity };
+        let setup = TlsSetup {
+            roots: upstream.roots,
+            extra_ca: upstream.extra_ca.as_deref(),
+            identity,
+        };
         // Plain upstreams may still redirect to TLS; reading the system's roots costs memory, so only who needs them does.
         let tls = if upstream.base.scheme() == "https" || upstream.extra_ca.is_some() {
-            Some(client_config(&setup, self.tls_clock.clone()).map_err(|error| local(error.to_string()))?)
+            Some(
+                client_config(&setup, self.tls_clock.clone())
+                    .map_err(|error| local(error.to_string()))?,
+            )
         } else {
             None
         };

@@ -27,13 +27,17 @@ impl Headers {
     /// The first line of that name, as bytes without surrounding white space.
     #[must_use]
     pub fn bytes(&self, name: &str) -> Option<&[u8]> {
-        self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim_ascii())
+        self.0
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim_ascii())
     }
 
     /// The first line of that name, if it is UTF-8.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.bytes(name).and_then(|value| std::str::from_utf8(value).ok())
+        self.bytes(name)
+            .and_then(|value| std::str::from_utf8(value).ok())
     }
 
     /// All lines of that name.
@@ -83,7 +87,9 @@ pub fn split_outside_quotes(text: &str, separator: char, mut each: impl FnMut(&s
 #[must_use]
 pub fn unquote(text: &str) -> String {
     let text = text.trim();
-    let Some(inner) = text.strip_prefix('"') else { return text.to_owned() };
+    let Some(inner) = text.strip_prefix('"') else {
+        return text.to_owned();
+    };
     let inner = inner.strip_suffix('"').unwrap_or(inner);
     let mut out = String::with_capacity(inner.len());
     let mut chars = inner.chars();
@@ -102,7 +108,10 @@ mod tests {
         let headers = Headers::new()
             .with("Cache-Control", "no-cache=\"a, b\" , max-age=5,,")
             .with("cache-control", " No-Store");
-        assert_eq!(headers.list("CACHE-CONTROL"), ["no-cache=\"a, b\"", "max-age=5", "No-Store"]);
+        assert_eq!(
+            headers.list("CACHE-CONTROL"),
+            ["no-cache=\"a, b\"", "max-age=5", "No-Store"]
+        );
         assert_eq!(unquote(r#""a\"b""#), "a\"b");
         assert_eq!(headers.text("absent"), None);
     }

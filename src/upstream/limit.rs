@@ -1,7 +1,7 @@
 //! A body that is not larger than it may be, nor cut: limits as a `Read` adapter, so that no caller can forget them.
 
-use std::io::{self, Read};
 use std::fmt;
+use std::io::{self, Read};
 
 /// A body had more decoded bytes than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,11 @@ pub struct TooLarge {
 
 impl fmt::Display for TooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the body has more than {} bytes (`limits.body` sets how many are allowed)", self.limit)
+        write!(
+            f,
+            "the body has more than {} bytes (`limits.body` sets how many are allowed)",
+            self.limit
+        )
     }
 }
 
@@ -29,7 +33,11 @@ pub struct Limited<R> {
 impl<R: Read> Limited<R> {
     /// Wraps a body.
     pub fn new(inner: R, limit: u64) -> Self {
-        Self { inner, limit, seen: 0 }
+        Self {
+            inner,
+            limit,
+            seen: 0,
+        }
     }
 }
 
@@ -52,7 +60,9 @@ mod tests {
     fn one_byte_too_many_is_an_error_and_never_an_end() {
         let read = |limit| {
             let mut out = Vec::new();
-            Limited::new(&b"hello"[..], limit).read_to_end(&mut out).map(|_| out)
+            Limited::new(&b"hello"[..], limit)
+                .read_to_end(&mut out)
+                .map(|_| out)
         };
         assert_eq!(read(5).unwrap(), b"hello");
         let error = read(4).unwrap_err();

@@ -66,7 +66,11 @@ impl Failure {
     /// A failure for a reason in words.
     #[must_use]
     pub fn new(kind: Kind, reason: impl Into<String>) -> Self {
-        Self { kind, reason: reason.into(), retry_after: None }
+        Self {
+            kind,
+            reason: reason.into(),
+            retry_after: None,
+        }
     }
 
     /// The same, with where it happened in front of the reason.
@@ -138,41 +142,89 @@ pub enum Verdict {
 /// Decides what an answer's head means for what was asked. Total: every status has a row.
 #[must_use]
 pub fn classify(status: u16, headers: &Headers, asked: &Asked<'_>) -> Verdict {
-    let conditional = asked.validators.is_some_and(|validators| !validators.is_empty());
+    let conditional = asked
+        .validators
+        .is_some_and(|validators| !validators.is_empty());
     match status {
         200 => full(headers, asked),
         203 => full(headers, asked),
         204 | 205 => empty(status, asked),
-        206 => failed(Kind::NotOurs, "206 (a part) to a request for the whole: the upstream or a cache in between is broken"),
-        304 if !conditional && asked.may_ask_again => Verdict::Unconditionally("304 although nothing was held"),
-        304 if !conditional => failed(Kind::Failing, "304 (not modified) to an unconditional request"),
+        206 => failed(
+            Kind::NotOurs,
+            "206 (a part) to a request for the whole: the upstream or a cache in between is broken",
+        ),
+        304 if !conditional && asked.may_ask_again => {
+            Verdict::Unconditionally("304 although nothing was held")
+        }
+        304 if !conditional => failed(
+            Kind::Failing,
+            "304 (not modified) to an unconditional request",
+        ),
         304 => match asked.validators {
             Some(ours) if !ours.selected_by(headers) && asked.may_ask_again => {
                 Verdict::Unconditionally("304 for another version than the one held")
             }
-            Some(ours) if !ours.selected_by(headers) => failed(Kind::Failing, "304 for another version than the one held"),
+            Some(ours) if !ours.selected_by(headers) => {
+                failed(Kind::Failing, "304 for another version than the one held")
+            }
             _ => Verdict::NotModified,
         },
-        301 | 302 | 303 | 307 | 308 => match headers.text("location").filter(|location| !location.is_empty()) {
-            Some(location) => Verdict::Redirect { status, location: location.to_owned() },
-            None => failed(Kind::Failing, format!("{status} (redirect) without a Location")),
+        301 | 302 | 303 | 307 | 308 => match headers
+            .text("location")
+            .filter(|location| !location.is_empty())
+        {
+            Some(location) => Verdict::Redirect {
+                status,
+                location: location.to_owned(),
+            },
+            None => failed(
+                Kind::Failing,
+                format!("{status} (redirect) without a Location"),
+            ),
         },
-        300 | 305 | 306 | 309..=399 => failed(Kind::NotOurs, format!("{status}: no redirect that can be followed")),
+        300 | 305 | 306 | 309..=399 => failed(
+            Kind::NotOurs,
+            format!("{status}: no redirect that can be followed"),
+        ),
         400 | 412 if conditional && asked.may_ask_again => {
             Verdict::Unconditionally("the conditional request was refused")
         }
         401 if asked.renewable => Verdict::Renew,
-        401 => failed(Kind::Denied, "401 (unauthorized): the credential is missing, wrong or expired"),
+        401 => failed(
+            Kind::Denied,
+            "401 (unauthorized): the credential is missing, wrong or expired",
+        ),
         403 if is_rate_limited(headers) => throttled(status, headers, asked),
-        403 => failed(Kind::Denied, "403 (forbidden): this credential may not read this"),
-        407 => failed(Kind::Denied, "407: the proxy wants credentials; put them in the proxy's URL"),
+        403 => failed(
+            Kind::Denied,
+            "403 (forbidden): this credential may not read this",
+        ),
+        407 => failed(
+            Kind::Denied,
+            "407: the proxy wants credentials; put them in the proxy's URL",
+        ),
         404 => failed(Kind::Gone, "404 (not found): is the path right?"),
-        410 => failed(Kind::Gone, "410 (gone): the upstream says that this is gone for good"),
+        410 => failed(
+            Kind::Gone,
+            "410 (gone): the upstream says that this is gone for good",
+        ),
         408 | 425 | 429 | 503 => throttled(status, headers, asked),
-        511 => failed(Kind::NotOurs, "511 (network authentication required): a captive portal wants a login"),
-        400..=499 => failed(Kind::Refused, format!("{status}: the upstream refuses the request as it is configured")),
-        500..=599 => failed(Kind::Failing, format!("{status}: the upstream has an error of its own")),
-        _ => failed(Kind::NotOurs, format!("{status} is no final status of HTTP")),
+        511 => failed(
+            Kind::NotOurs,
+            "511 (network authentication required): a captive portal wants a login",
+        ),
+        400..=499 => failed(
+            Kind::Refused,
+            format!("{status}: the upstream refuses the request as it is configured"),
+        ),
+        500..=599 => failed(
+            Kind::Failing,
+            format!("{status}: the upstream has an error of its own"),
+        ),
+        _ => failed(
+            Kind::NotOurs,
+            format!("{status} is no final status of HTTP"),
+        ),
     }
 }
 
@@ -186,29 +238,57 @@ fn throttled(status: u16, headers: &Headers, asked: &Asked<'_>) -> Verdict {
         Some(wait) => format!("{status}: asked to wait {} s", wait.as_secs()),
         None => format!("{status}: asked to wait, without saying how long"),
     };
-    Verdict::Failed(Failure { kind: Kind::Throttled, reason, retry_after: wait })
+    Verdict::Failed(Failure {
+        kind: Kind::Throttled,
+        reason,
+        retry_after: wait,
+    })
 }
 
 /// A 403 that is about quantity, as GitHub and others send it.
 fn is_rate_limited(headers: &Headers) -> bool {
     let none_left = |name| headers.text(name).is_some_and(|left| left.trim() == "0");
-    headers.text("retry-after").is_some() || none_left("x-ratelimit-remaining") || none_left("ratelimit-remaining")
+    headers.text("retry-after").is_some()
+        || none_left("x-ratelimit-remaining")
+        || none_left("ratelimit-remaining")
 }
 
 /// `X-RateLimit-Reset`: an epoch second, or seconds from now.
 fn reset_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
-    let value: i64 = headers.text("x-ratelimit-reset").or_else(|| headers.text("ratelimit-reset"))?.trim().parse().ok()?;
-    let from = headers.text("date").and_then(super::conditional::http_date).unwrap_or(now).as_second();
-    let seconds = if value > 1_000_000_000 { value.saturating_sub(from) } else { value };
-    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(super::conditional::MAX_RETRY_AFTER))
+    let value: i64 = headers
+        .text("x-ratelimit-reset")
+        .or_else(|| headers.text("ratelimit-reset"))?
+        .trim()
+        .parse()
+        .ok()?;
+    let from = headers
+        .text("date")
+        .and_then(super::conditional::http_date)
+        .unwrap_or(now)
+        .as_second();
+    let seconds = if value > 1_000_000_000 {
+        value.saturating_sub(from)
+    } else {
+        value
+    };
+    Some(
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+            .min(super::conditional::MAX_RETRY_AFTER),
+    )
 }
 
 fn full(headers: &Headers, asked: &Asked<'_>) -> Verdict {
     if headers.bytes("content-range").is_some() {
-        return failed(Kind::NotOurs, "200 with a Content-Range: a part, sold as the whole");
+        return failed(
+            Kind::NotOurs,
+            "200 with a Content-Range: a part, sold as the whole",
+        );
     }
     if let Err(codings) = coding(headers) {
-        return failed(Kind::NotOurs, format!("Content-Encoding {codings} was not asked for"));
+        return failed(
+            Kind::NotOurs,
+            format!("Content-Encoding {codings} was not asked for"),
+        );
     }
     if headers.text("content-length") == Some("0") {
         return empty(200, asked);
@@ -217,7 +297,9 @@ fn full(headers: &Headers, asked: &Asked<'_>) -> Verdict {
         if let Some(media_type) = wrong_media_type(headers) {
             return failed(
                 Kind::NotOurs,
-                format!("Content-Type {media_type} is not JSON: is this a captive portal, a login or an error page?"),
+                format!(
+                    "Content-Type {media_type} is not JSON: is this a captive portal, a login or an error page?"
+                ),
             );
         }
     }
@@ -242,7 +324,9 @@ pub fn coding(headers: &Headers) -> Result<Coding, String> {
     codings.retain(|coding| !coding.eq_ignore_ascii_case("identity"));
     match codings.as_slice() {
         [] => Ok(Coding::Identity),
-        [one] if one.eq_ignore_ascii_case("gzip") || one.eq_ignore_ascii_case("x-gzip") => Ok(Coding::Gzip),
+        [one] if one.eq_ignore_ascii_case("gzip") || one.eq_ignore_ascii_case("x-gzip") => {
+            Ok(Coding::Gzip)
+        }
         _ => Err(codings.join(", ")),
     }
 }
@@ -253,7 +337,9 @@ fn empty(status: u16, asked: &Asked<'_>) -> Verdict {
     } else {
         failed(
             Kind::NotOurs,
-            format!("{status} without a body: that is not an empty listing (`allow_empty = true` if this API means it so)"),
+            format!(
+                "{status} without a body: that is not an empty listing (`allow_empty = true` if this API means it so)"
+            ),
         )
     }
 }
@@ -261,10 +347,22 @@ fn empty(status: u16, asked: &Asked<'_>) -> Verdict {
 /// The media type, if it is one that cannot be JSON. Text and octet streams pass: file servers send data that way.
 fn wrong_media_type(headers: &Headers) -> Option<String> {
     let value = headers.text("content-type")?;
-    let media_type = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let media_type = value
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim()
+        .to_ascii_lowercase();
     let passes = media_type.is_empty()
         || media_type.contains("json")
-        || matches!(media_type.as_str(), "text/plain" | "application/octet-stream" | "binary/octet-stream" | "text/javascript" | "application/javascript");
+        || matches!(
+            media_type.as_str(),
+            "text/plain"
+                | "application/octet-stream"
+                | "binary/octet-stream"
+                | "text/javascript"
+                | "application/javascript"
+        );
     (!passes).then_some(media_type)
 }
 
@@ -284,24 +382,49 @@ mod tests {
     }
 
     fn h(pairs: &[(&str, &str)]) -> Headers {
-        pairs.iter().fold(Headers::new(), |headers, (name, value)| headers.with(name, value))
+        pairs.iter().fold(Headers::new(), |headers, (name, value)| {
+            headers.with(name, value)
+        })
     }
 
     /// The table of the design, row by row: status, headers, conditional?, what it means.
     #[test]
     fn every_row_of_the_table() {
         let json = &[("content-type", "application/json")][..];
-        let held = Validators { etag: Some(b"\"a\"".to_vec()), last_modified: None };
+        let held = Validators {
+            etag: Some(b"\"a\"".to_vec()),
+            last_modified: None,
+        };
         let table: &[(u16, &[(&str, &str)], bool, &str)] = &[
             (200, json, true, "body"),
-            (200, &[("content-type", "application/vnd.api+json; charset=utf-8")], false, "body"),
-            (200, &[("content-type", "application/octet-stream")], false, "body"),
+            (
+                200,
+                &[("content-type", "application/vnd.api+json; charset=utf-8")],
+                false,
+                "body",
+            ),
+            (
+                200,
+                &[("content-type", "application/octet-stream")],
+                false,
+                "body",
+            ),
             (200, &[], false, "body"),
             (200, &[("content-type", "text/html")], true, "not-ours"),
-            (200, &[("content-type", "TEXT/HTML; charset=x")], true, "not-ours"),
+            (
+                200,
+                &[("content-type", "TEXT/HTML; charset=x")],
+                true,
+                "not-ours",
+            ),
             (200, &[("content-type", "image/png")], true, "not-ours"),
             (200, &[("content-encoding", "gzip")], true, "body"),
-            (200, &[("content-encoding", "X-GZip, identity")], true, "body"),
+            (
+                200,
+                &[("content-encoding", "X-GZip, identity")],
+                true,
+                "body",
+            ),
             (200, &[("content-encoding", "deflate")], true, "not-ours"),
             (200, &[("content-encoding", "br")], true, "not-ours"),
             (200, &[("content-encoding", "gzip, gzip")], true, "not-ours"),
@@ -358,28 +481,50 @@ mod tests {
                 Verdict::Redirect { .. } => "redirect",
                 Verdict::Failed(failure) => failure.kind.word(),
             };
-            assert_eq!(word, *expected, "{status} {headers:?} conditional: {conditional}");
+            assert_eq!(
+                word, *expected,
+                "{status} {headers:?} conditional: {conditional}"
+            );
         }
     }
 
     #[test]
     fn nothing_is_asked_a_third_time() {
-        let held = Validators { etag: Some(b"\"a\"".to_vec()), last_modified: None };
+        let held = Validators {
+            etag: Some(b"\"a\"".to_vec()),
+            last_modified: None,
+        };
         for (status, headers) in [(400, h(&[])), (412, h(&[])), (304, h(&[("etag", "\"b\"")]))] {
-            let last = Asked { may_ask_again: false, ..asked(Some(&held)) };
-            assert!(matches!(classify(status, &headers, &last), Verdict::Failed(_)), "{status}");
+            let last = Asked {
+                may_ask_again: false,
+                ..asked(Some(&held))
+            };
+            assert!(
+                matches!(classify(status, &headers, &last), Verdict::Failed(_)),
+                "{status}"
+            );
         }
-        let last = Asked { may_ask_again: false, ..asked(None) };
+        let last = Asked {
+            may_ask_again: false,
+            ..asked(None)
+        };
         assert!(matches!(classify(304, &h(&[]), &last), Verdict::Failed(_)));
     }
 
     #[test]
     fn every_status_is_classified_and_none_of_an_error_means_unchanged() {
-        let held = Validators { etag: Some(b"\"a\"".to_vec()), last_modified: None };
+        let held = Validators {
+            etag: Some(b"\"a\"".to_vec()),
+            last_modified: None,
+        };
         for status in 0..=999u16 {
             let verdict = classify(status, &h(&[]), &asked(Some(&held)));
             assert_eq!(verdict == Verdict::NotModified, status == 304, "{status}");
-            assert_eq!(verdict == Verdict::Body, status == 200 || status == 203, "{status}");
+            assert_eq!(
+                verdict == Verdict::Body,
+                status == 200 || status == 203,
+                "{status}"
+            );
         }
     }
 
