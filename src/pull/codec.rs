@@ -16,7 +16,8 @@ impl Writer {
 
     pub(super) fn signed(&mut self, value: i64) -> &mut Self {
         // Zigzag: small magnitudes stay short whatever their sign.
-        self.number((value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned())
+        let bits = u64::from_le_bytes(value.to_le_bytes());
+        self.number(if value < 0 { !(bits << 1) } else { bits << 1 })
     }
 
     pub(super) fn bytes(&mut self, value: &[u8]) -> &mut Self {
@@ -65,7 +66,12 @@ impl<'a> Reader<'a> {
 
     pub(super) fn signed(&mut self) -> Option<i64> {
         let value = self.number()?;
-        Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+        let bits = if value & 1 == 1 {
+            !(value >> 1)
+        } else {
+            value >> 1
+        };
+        Some(i64::from_le_bytes(bits.to_le_bytes()))
     }
 
     pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {

@@ -10,28 +10,25 @@ use std::time::Duration;
 use url::Url;
 
 use super::absence::{Loss, judge};
-use super::deliver::{Delivery, Pending};
+use super::deliver::{Pending, sink_failure};
 use super::marks::Marks;
 use super::memo::{Memo, Ordinals, page_id};
 use super::pages::{Next, PageFacts, PageFault};
 use super::position::Position;
-use super::reading::{BadRecord, Reading, RecordReader};
+use super::reading::RecordReader;
+use super::records::PageRead;
 use super::report::{Outcome, Report, Tally};
-use super::select::{Layout, SelectError, Selector};
 use crate::clock::{Mono, Timestamp};
-use crate::config::{OnBad, Source};
+use crate::config::Source;
 use crate::pointer::Pointer;
-use crate::record::{Change, Digest, Gone, Known, Ordinal, RecordKey};
+use crate::record::{Change, Digest, Gone, RecordKey};
 use crate::sink::BadRow;
 use crate::sink::sqlite::SqliteSink;
 use crate::store::{Batch, Key, SourceId, Store, StoreError, Tag};
-use crate::upstream::client::{Answer, Ask, Client, Full, Head, Held, failure_of_io, shown};
-use crate::upstream::conditional::{CacheControl, Validators, fresh_for, vary_is_star};
+use crate::upstream::client::{Answer, Ask, Client, Full, Head, Held, shown};
+use crate::upstream::conditional::{Validators, fresh_for};
 use crate::upstream::outcome::{Expect, Failure, Kind};
 use crate::wait::Wait;
-
-/// How many bad records are kept aside for a person to look at.
-const BAD_KEPT: usize = 20;
 
 /// What a pass works with.
 pub struct Tools<'a> {
@@ -106,39 +103,48 @@ pub fn pass(source: &Source, tools: &mut Tools<'_>, mode: Mode) -> Report {
     }
 }
 
-struct Pass<'a, 't> {
-    source: &'a Source,
-    id: SourceId,
-    tools: &'a mut Tools<'t>,
-    mode: Mode,
-    reader: RecordReader<'a>,
-    salt: [u8; 16],
-    wall: Timestamp,
-    started: i64,
-    checkpointed: Mono,
-    marks: Marks,
-    tally: Tally,
-    bad: Vec<BadRow>,
+/// A pass under way.
+pub(super) struct Pass<'a, 't> {
+    pub(super) source: &'a Source,
+    pub(super) id: SourceId,
+    pub(super) tools: &'a mut Tools<'t>,
+    pub(super) mode: Mode,
+    pub(super) reader: RecordReader<'a>,
+    /// The store's salt for fingerprints.
+    pub(super) salt: [u8; 16],
+    /// Wall time at its start.
+    pub(super) wall: Timestamp,
+    /// Wall time at its start, in an earlier process if it was resumed; seconds.
+    pub(super) started: i64,
+    /// When its position was written last.
+    pub(super) checkpointed: Mono,
+    /// Records met.
+    pub(super) marks: Marks,
+    pub(super) tally: Tally,
+    /// What was delivered when the last page was closed.
+    pub(super) delivered: u64,
+    /// Bad records, the first few.
+    pub(super) bad: Vec<BadRow>,
+    /// Bad records on pages that a 304 vouched for.
+    bad_vouched: u64,
     notes: Vec<String>,
-    met: HashSet<[u8; 8]>,
+    /// Pages met, for evicting memos.
+    pub(super) met: HashSet<[u8; 8]>,
+    /// Pages asked for in this listing, to notice a circle.
     asked: HashSet<[u8; 8]>,
-    position: Option<Position>,
-    resumed: bool,
-    listing: u8,
-    listed: u64,
-    blind: bool,
-    all_304: bool,
+    /// What is stored of its position.
+    pub(super) position: Option<Position>,
+    /// An earlier process began it.
+    pub(super) resumed: bool,
+    /// Which listing it is: a second one confirms what a first one missed.
+    pub(super) listing: u8,
+    /// Records that the listing had, bad ones and tombstones included.
+    pub(super) listed: u64,
+    /// Something on the way makes an absence prove nothing.
+    pub(super) blind: bool,
+    /// Nothing but 304s so far.
+    pub(super) all_304: bool,
     fresh: Option<Duration>,
-}
-
-/// What one page's records came to.
-struct PageRead {
-    records: u64,
-    bad: u64,
-    blind: bool,
-    ordinals: Vec<Ordinal>,
-    last_key: Option<String>,
-    found: Vec<Option<String>>,
 }
 
 impl<'a, 't> Pass<'a, 't> {
@@ -163,7 +169,9 @@ impl<'a, 't> Pass<'a, 't> {
             checkpointed: now,
             marks: Marks::default(),
             tally: Tally::default(),
+            delivered: 0,
             bad: Vec::new(),
+            bad_vouched: 0,
             notes: Vec::new(),
             met: HashSet::new(),
             asked: HashSet::new(),
@@ -180,7 +188,20 @@ impl<'a, 't> Pass<'a, 't> {
     fn run(&mut self) -> Outcome {
         match self.listings() {
             Ok(outcome) => outcome,
-            Err(failure) => Outcome::Failed(failure),
+            Err(failure) => {
+                // Only what passes by itself is worth going on behind: else the pages before would not be looked at again.
+                let passes = matches!(
+                    failure.kind,
+                    Kind::Failing | Kind::Throttled | Kind::Stopped | Kind::Clock | Kind::Local
+                );
+                let stuck = self.resumed && self.tally.pages == 0 && failure.kind == Kind::Failing;
+                if (!passes || stuck) && !self.mode.dry_run {
+                    if let Err(error) = self.forget_position() {
+                        return Outcome::Failed(error);
+                    }
+                }
+                Outcome::Failed(failure)
+            }
         }
     }
 
@@ -190,7 +211,19 @@ impl<'a, 't> Pass<'a, 't> {
         }
         let mut next = self.begin()?;
         loop {
-            self.walk(next)?;
+            match self.walk(next) {
+                Ok(()) => {}
+                Err(failure) if self.resumed && self.tally.pages == 0 && is_dead(&failure) => {
+                    log::info!(
+                        "{}: the page where an interrupted pass went on is gone, it starts anew",
+                        self.source.name
+                    );
+                    self.start_anew()?;
+                    next = self.first_page();
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            }
             if self.mode.probe {
                 return Ok(self.done());
             }
@@ -226,63 +259,18 @@ impl<'a, 't> Pass<'a, 't> {
         self.commit(batch)
     }
 
-    fn entries(&self, prefix: &Key) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
-        self.tools
-            .store
-            .scan(prefix)
-            .collect::<Result<_, _>>()
-            .map_err(|e| local(&e))
+    /// The place where a resumed pass went on is no more: everything is walked again.
+    fn start_anew(&mut self) -> Result<(), Failure> {
+        self.forget_position()?;
+        self.marks.clear();
+        self.asked.clear();
+        (self.resumed, self.blind, self.listed, self.listing) = (false, false, 0, 1);
+        self.started = self.wall.as_second();
+        Ok(())
     }
 
-    fn commit(&mut self, batch: Batch) -> Result<(), Failure> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        self.tools
-            .store
-            .commit(batch)
-            .map(drop)
-            .map_err(|e| local(&e))
-    }
-
-    fn first_page(&self) -> Url {
+    pub(super) fn first_page(&self) -> Url {
         self.source.pages.first(&self.source.url)
-    }
-
-    /// Where to begin: at the first page, or where an earlier process was cut.
-    fn begin(&mut self) -> Result<Url, Failure> {
-        let key = Key::new(Tag::Position, self.id, b"");
-        let stored = self.tools.store.get(&key).map_err(|e| local(&e))?;
-        self.position = stored.as_deref().and_then(Position::decode);
-        let now = self.wall.as_second();
-        let resumable =
-            |position: &&Position| position.resumable(self.mode.config, now, self.source.every);
-        let Some(position) = self
-            .position
-            .as_ref()
-            .filter(resumable)
-            .filter(|_| !self.mode.dry_run)
-            .cloned()
-        else {
-            return Ok(self.first_page());
-        };
-        for (rest, bytes) in self.entries(&Key::new(Tag::Bitmap, self.id, b""))? {
-            if let Ok(block) = <[u8; 4]>::try_from(&rest[..]) {
-                self.marks.restore(u32::from_be_bytes(block), &bytes);
-            }
-        }
-        log::info!(
-            "{}: going on behind page {} of an interrupted pass",
-            self.source.name,
-            position.pages
-        );
-        self.resumed = true;
-        self.all_304 = false;
-        self.started = position.started;
-        self.listing = position.listing;
-        self.listed = position.records;
-        self.blind = position.blind;
-        Ok(position.next)
     }
 
     /// Walks pages until the listing ends.
@@ -300,8 +288,7 @@ impl<'a, 't> Pass<'a, 't> {
                     &PageFault::TooMany(self.tools.client.max_pages()),
                 ));
             }
-            let first = pages == 1 && !self.resumed;
-            match self.page(&url, first, pages)? {
+            match self.page(&url, pages)? {
                 Some(next) if !self.mode.probe => url = next,
                 _ => return Ok(()),
             }
@@ -309,7 +296,7 @@ impl<'a, 't> Pass<'a, 't> {
     }
 
     /// One page: its records delivered, its memo kept; what comes next.
-    fn page(&mut self, url: &Url, first: bool, number: u32) -> Result<Option<Url>, Failure> {
+    fn page(&mut self, url: &Url, number: u32) -> Result<Option<Url>, Failure> {
         let stored = self.memo(url)?;
         let usable = stored.as_ref().filter(|memo| self.is_usable(memo));
         let held = usable.map(|memo| Held {
@@ -324,20 +311,7 @@ impl<'a, 't> Pass<'a, 't> {
         };
         let before = self.wire();
         let now = self.tools.wait.clock().wall();
-        let answer = match self.tools.client.ask(&ask, now) {
-            Ok(answer) => answer,
-            Err(failure) if !first && failure.kind == Kind::Gone && self.resumed => {
-                self.forget_position()?;
-                return Err(Failure::new(
-                    Kind::Failing,
-                    format!(
-                        "the page where an interrupted pass went on is gone, it starts anew ({})",
-                        failure.reason
-                    ),
-                ));
-            }
-            Err(failure) => return Err(failure),
-        };
+        let answer = self.tools.client.ask(&ask, now)?;
         self.tally.pages += 1;
         self.met.insert(page_id(url));
         let (memo, head) = match answer {
@@ -352,17 +326,10 @@ impl<'a, 't> Pass<'a, 't> {
                 self.vouched(&memo, before);
                 (memo, *head)
             }
-            Answer::Empty(head) => {
-                let read = PageRead {
-                    records: 0,
-                    bad: 0,
-                    blind: false,
-                    ordinals: vec![],
-                    last_key: None,
-                    found: vec![],
-                };
-                (self.fetched(url, &head, read, before, now)?, *head)
-            }
+            Answer::Empty(head) => (
+                self.fetched(url, &head, PageRead::default(), before, now)?,
+                *head,
+            ),
             Answer::Full(full) => {
                 let Full {
                     head,
@@ -392,26 +359,11 @@ impl<'a, 't> Pass<'a, 't> {
         up + down
     }
 
-    fn is_usable(&self, memo: &Memo) -> bool {
-        // A clock that jumped must not stop us from asking in full now and then, nor make us do so each time.
-        let age = self.wall.as_second().saturating_sub(memo.fetched);
-        let rechecked = age < i64::try_from(self.source.recheck.as_secs()).unwrap_or(i64::MAX);
-        memo.config == self.mode.config
-            && !memo.validators.is_empty()
-            && rechecked
-            && self.tools.client.selects(&memo.variant)
-    }
-
-    fn memo(&self, url: &Url) -> Result<Option<Memo>, Failure> {
-        let entries = self.entries(&Key::new(Tag::Memo, self.id, &page_id(url)))?;
-        let parts: Vec<Vec<u8>> = entries.into_iter().map(|(_, bytes)| bytes).collect();
-        Ok(Memo::decode(&parts))
-    }
-
     /// A 304 vouches for the records that the page had.
     fn vouched(&mut self, memo: &Memo, before: u64) {
         self.tally.not_modified += 1;
         self.tally.bad += memo.bad;
+        self.bad_vouched += memo.bad;
         let mut met = 0;
         for ordinal in memo.ordinals.iter() {
             met += u64::from(self.marks.mark(ordinal));
@@ -466,282 +418,6 @@ impl<'a, 't> Pass<'a, 't> {
         })
     }
 
-    /// Reads a body record by record, delivering as it goes.
-    fn read_body(
-        &mut self,
-        url: &Url,
-        body: Box<dyn std::io::Read>,
-        proven_end: bool,
-    ) -> Result<PageRead, Failure> {
-        let source = self.source;
-        let wanted = source.pages.wanted();
-        let places: Vec<&Pointer> = wanted.iter().collect();
-        let layout = Layout {
-            format: source.format,
-            records: &source.records,
-            wanted: &places,
-            max_record: self.tools.client.max_record(),
-        };
-        let mut selector = Selector::new(body, layout);
-        let mut page = PageRead {
-            records: 0,
-            bad: 0,
-            blind: false,
-            ordinals: vec![],
-            last_key: None,
-            found: vec![],
-        };
-        let mut pending = Pending::default();
-        let mut on_page = Marks::default();
-        loop {
-            let record = match selector.next() {
-                Ok(Some(record)) => record,
-                Ok(None) => break,
-                Err(error) => return Err(failure_of_select(&error).at(shown(url))),
-            };
-            page.records += 1;
-            let number = record.number;
-            match self.record(record.raw, &mut pending, &mut on_page) {
-                Ok(ordinal) => page.ordinals.extend(ordinal),
-                Err(RecordTrouble::Failed(failure)) => return Err(failure),
-                Err(RecordTrouble::Bad(bad)) => {
-                    self.bad_record(url, number, record.raw, &bad, &mut page)?
-                }
-            }
-            if let crate::config::Pages::LastKey { key, .. } = &source.pages {
-                page.last_key = crate::json::Json::parse(record.raw)
-                    .ok()
-                    .and_then(|json| key.find(json))
-                    .map(|value| value.as_str().to_owned());
-            }
-            if pending.is_full() {
-                self.flush(&mut pending, Batch::new())?;
-            }
-            if page.records % 256 == 0 {
-                self.tools
-                    .wait
-                    .breathe()
-                    .map_err(|error| failure_of_io(&error))?;
-                (self.tools.progress)(&self.tally);
-            }
-        }
-        if selector.last_line_unterminated() && !proven_end {
-            return Err(Failure::new(
-                Kind::Failing,
-                "the body may have been cut: its last line has no end",
-            )
-            .at(shown(url)));
-        }
-        // The closing bracket of a JSON document proves its end; lines do not.
-        if source.format == crate::config::Format::Ndjson && !proven_end {
-            page.blind = true;
-        }
-        page.found = (0..wanted.len())
-            .map(|at| selector.found(at).map(|json| json.as_str().to_owned()))
-            .collect();
-        drop(selector);
-        self.flush(&mut pending, Batch::new())?;
-        Ok(page)
-    }
-
-    /// One record: what is to be delivered goes into `pending`. Its ordinal, unless it is a tombstone.
-    fn record(
-        &mut self,
-        raw: &[u8],
-        pending: &mut Pending,
-        on_page: &mut Marks,
-    ) -> Result<Option<Ordinal>, RecordTrouble> {
-        let reading = self.reader.read(raw).map_err(RecordTrouble::Bad)?;
-        let known = match pending.known(&reading.key) {
-            Some(known) => known,
-            None => self
-                .tools
-                .store
-                .find(self.id, &reading.key)
-                .map_err(|e| RecordTrouble::Failed(local(&e)))?,
-        };
-        if reading.deleted {
-            if known.is_some() {
-                self.tally.deleted += 1;
-                pending.delete(reading.key, Gone::Tombstone);
-            }
-            return Ok(None);
-        }
-        let fingerprint = crate::store::fingerprint(&self.salt, raw);
-        if let Some(known) = known {
-            let again = on_page.has(known.ordinal);
-            if again {
-                self.tally.duplicates += 1;
-                // Of two in one answer the later update wins; without update times, the later one in the answer.
-                let older = reading.updated.map(Timestamp::as_millisecond) < known.updated_ms;
-                if older {
-                    return Ok(None);
-                }
-            }
-            let same_text = known.fingerprint == fingerprint && known.digest != Digest::UNKNOWN;
-            if same_text || self.reader.digest(&reading) == known.digest {
-                if !again {
-                    self.met(known.ordinal, on_page);
-                    self.tally.unchanged += 1;
-                }
-                return Ok(Some(known.ordinal));
-            }
-        }
-        let digest = self.reader.digest(&reading);
-        let ordinal = match known {
-            Some(known) => known.ordinal,
-            None => self
-                .tools
-                .store
-                .next_ordinal(self.id)
-                .map_err(|e| RecordTrouble::Failed(local(&e)))?,
-        };
-        if !on_page.has(ordinal) {
-            let tally = if known.is_some() {
-                &mut self.tally.changed
-            } else {
-                &mut self.tally.added
-            };
-            *tally += 1;
-        }
-        self.met(ordinal, on_page);
-        let Reading {
-            key, json, updated, ..
-        } = reading;
-        let now_known = Known {
-            digest,
-            fingerprint,
-            ordinal,
-            updated_ms: updated.map(Timestamp::as_millisecond),
-        };
-        pending.upsert(key, json.as_str(), updated, now_known);
-        Ok(Some(ordinal))
-    }
-
-    fn met(&mut self, ordinal: Ordinal, on_page: &mut Marks) {
-        self.marks.mark(ordinal);
-        on_page.mark(ordinal);
-    }
-
-    fn bad_record(
-        &mut self,
-        url: &Url,
-        number: u64,
-        raw: &[u8],
-        bad: &BadRecord,
-        page: &mut PageRead,
-    ) -> Result<(), Failure> {
-        if self.source.on_bad_record == OnBad::Fail {
-            return Err(Failure::new(
-                Kind::BadData,
-                format!("record {number} at \"{}\": {bad} (`on_bad_record = \"skip\"` keeps such aside)", self.source.records),
-            )
-            .at(shown(url)));
-        }
-        page.bad += 1;
-        self.tally.bad += 1;
-        match &bad.key {
-            // What was known under its key stays.
-            Some(key) => {
-                if let Some(known) = self.tools.store.find(self.id, key).map_err(|e| local(&e))? {
-                    self.marks.mark(known.ordinal);
-                    page.ordinals.push(known.ordinal);
-                }
-            }
-            None => page.blind = true,
-        }
-        if self.bad.len() < BAD_KEPT {
-            let key = bad.key.as_ref().map(|key| key.as_str().to_owned());
-            self.bad.push(BadRow {
-                page: shown(url),
-                number,
-                key,
-                reason: bad.reason.clone(),
-                raw: excerpt(raw),
-            });
-        }
-        Ok(())
-    }
-
-    /// What is pending goes to the sink, then to the store.
-    fn flush(&mut self, pending: &mut Pending, extra: Batch) -> Result<(), Failure> {
-        if self.mode.dry_run {
-            pending.clear();
-            return Ok(());
-        }
-        let fetched = self.tools.wait.clock().wall();
-        let mut delivery = Delivery {
-            store: self.tools.store,
-            sink: self.tools.sink,
-            wait: self.tools.wait,
-        };
-        delivery.flush(self.source, self.id, pending, extra, fetched)
-    }
-
-    /// A page is had: its memo, the marks and the position are written down, if they say anything new.
-    fn close_page(
-        &mut self,
-        url: &Url,
-        memo: &Memo,
-        head: &Head,
-        stored: Option<&Memo>,
-        number: u32,
-    ) -> Result<(), Failure> {
-        if self.mode.dry_run {
-            return Ok(());
-        }
-        let mut batch = Batch::new();
-        let prefix = Key::new(Tag::Memo, self.id, &page_id(url));
-        let no_store = CacheControl::of(&head.headers).no_store && !self.source.ignore_no_store;
-        let keepable = !memo.validators.is_empty() && !no_store && !vary_is_star(&head.headers);
-        if keepable && memo.says_more_than(stored) || keepable && self.recheck_is_due(stored) {
-            batch.remove_prefix(prefix);
-            for (part, bytes) in memo.encode().into_iter().enumerate() {
-                batch.put(memo_key(self.id, url, part), &bytes);
-            }
-        } else if !keepable && stored.is_some() {
-            batch.remove_prefix(prefix);
-        }
-        let delivered = self.tally.delivered() > 0 || !batch.is_empty();
-        let overdue = self.tools.wait.now().since(self.checkpointed) >= self.mode.checkpoint;
-        if let Some(next) = memo.next.as_ref().filter(|_| delivered || overdue) {
-            let position = Position {
-                config: self.mode.config,
-                started: self.started,
-                next: next.clone(),
-                pages: number,
-                records: self.listed,
-                listing: self.listing,
-                blind: self.blind,
-            };
-            if self.position.is_none() {
-                // Marks of an older pass must not be taken for this one's.
-                batch.remove_prefix(Key::new(Tag::Bitmap, self.id, b""));
-            }
-            for (block, bytes) in self.marks.take_dirty() {
-                batch.put(Key::new(Tag::Bitmap, self.id, &block.to_be_bytes()), &bytes);
-            }
-            batch.put(Key::new(Tag::Position, self.id, b""), &position.encode());
-            self.position = Some(position);
-            self.checkpointed = self.tools.wait.now();
-        }
-        self.commit(batch)
-    }
-
-    fn recheck_is_due(&self, stored: Option<&Memo>) -> bool {
-        stored.is_some_and(|memo| !self.is_usable(memo))
-    }
-
-    fn forget_position(&mut self) -> Result<(), Failure> {
-        if self.position.take().is_none() {
-            return Ok(());
-        }
-        let mut batch = Batch::new();
-        batch.remove(Key::new(Tag::Position, self.id, b""));
-        batch.remove_prefix(Key::new(Tag::Bitmap, self.id, b""));
-        self.commit(batch)
-    }
-
     /// Records that are known and that the listing did not have, and how many are known.
     fn missing(&self) -> Result<(u64, u64), Failure> {
         let known = self.tools.store.count(self.id);
@@ -775,10 +451,11 @@ impl<'a, 't> Pass<'a, 't> {
         if !self.mode.dry_run {
             self.forget_position()?;
             self.evict_memos()?;
-            self.tools
-                .sink
-                .note_bad(&self.source.name, &self.bad)
-                .map_err(|error| super::deliver::sink_failure(&error))?;
+            // What a 304 vouched for was noted when it was read.
+            if self.bad_vouched == 0 && !self.resumed {
+                let noted = self.tools.sink.note_bad(&self.source.name, &self.bad);
+                noted.map_err(|error| sink_failure(&error))?;
+            }
         }
         if loss == Loss::NeedsConfirmation {
             return Ok(Outcome::NeedsConfirmation { missing, known });
@@ -812,26 +489,8 @@ impl<'a, 't> Pass<'a, 't> {
                 return Ok(());
             };
             after = Some(last);
-            self.flush(&mut pending, Batch::new())?;
+            self.flush(&mut pending)?;
         }
-    }
-
-    /// Memos of pages that the complete pass did not meet are of no use: token URLs differ each time.
-    fn evict_memos(&mut self) -> Result<(), Failure> {
-        if self.resumed || self.all_304 {
-            return Ok(());
-        }
-        let stored = self.entries(&Key::new(Tag::Memo, self.id, b""))?;
-        let mut batch = Batch::new();
-        for (rest, _) in stored {
-            let page = rest
-                .get(..8)
-                .and_then(|page| <[u8; 8]>::try_from(page).ok());
-            if page.is_none_or(|page| !self.met.contains(&page)) {
-                batch.remove(Key::new(Tag::Memo, self.id, &rest));
-            }
-        }
-        self.commit(batch)
     }
 
     fn note(&mut self, note: String) {
@@ -842,18 +501,9 @@ impl<'a, 't> Pass<'a, 't> {
     }
 }
 
-/// Why a record did not go through.
-enum RecordTrouble {
-    /// It is not as the config says.
-    Bad(BadRecord),
-    /// It is not the record's fault.
-    Failed(Failure),
-}
-
-fn memo_key(id: SourceId, url: &Url, part: usize) -> Key {
-    let mut rest = page_id(url).to_vec();
-    rest.extend_from_slice(&u16::try_from(part).unwrap_or(u16::MAX).to_be_bytes());
-    Key::new(Tag::Memo, id, &rest)
+/// What a dead page token is answered with.
+fn is_dead(failure: &Failure) -> bool {
+    matches!(failure.kind, Kind::Gone | Kind::Refused)
 }
 
 fn broken(url: &Url, fault: &PageFault) -> Failure {
@@ -863,19 +513,6 @@ fn broken(url: &Url, fault: &PageFault) -> Failure {
 /// A failure of the store: it is this device's.
 pub(super) fn local(error: &StoreError) -> Failure {
     Failure::new(Kind::Local, error.to_string())
-}
-
-fn failure_of_select(error: &SelectError) -> Failure {
-    match error {
-        SelectError::Io(error) => failure_of_io(error),
-        SelectError::Truncated { .. } => Failure::new(Kind::Failing, error.to_string()),
-        SelectError::Empty | SelectError::Markup => Failure::new(Kind::NotOurs, error.to_string()),
-        other => Failure::new(Kind::BadData, other.to_string()),
-    }
-}
-
-fn excerpt(raw: &[u8]) -> String {
-    String::from_utf8_lossy(&raw[..raw.len().min(2000)]).into_owned()
 }
 
 /// Used by [`Pending`]: what a change is about.

@@ -90,21 +90,16 @@ pub(super) struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// Delivers what is pending under the next generation, then commits its digests and `extra` under it.
+    /// Delivers what is pending under the next generation, then commits its digests under it.
     pub(super) fn flush(
         &mut self,
         source: &Source,
         id: SourceId,
         pending: &mut Pending,
-        mut extra: Batch,
         fetched: Timestamp,
     ) -> Result<(), Failure> {
         if pending.changes.is_empty() {
-            return if extra.is_empty() {
-                Ok(())
-            } else {
-                self.store.commit(extra).map(drop).map_err(|e| local(&e))
-            };
+            return Ok(());
         }
         let generation = self.store.generation() + 1;
         self.deliver(&sink::Batch {
@@ -113,14 +108,15 @@ impl Delivery<'_> {
             fetched,
             changes: &pending.changes,
         })?;
+        let mut batch = Batch::new();
         for (key, (_, known)) in pending.known.drain() {
             match known {
-                Some(known) => extra.set(id, &key, known),
-                None => extra.unset(id, &key),
+                Some(known) => batch.set(id, &key, known),
+                None => batch.unset(id, &key),
             }
         }
-        extra.generation(generation);
-        self.store.commit(extra).map_err(|e| local(&e))?;
+        batch.generation(generation);
+        self.store.commit(batch).map_err(|e| local(&e))?;
         *pending = Pending::default();
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::record::Ordinal;
 
 /// Bytes of a block, the unit in which marks are stored.
 pub const BLOCK: usize = 1024;
-const BITS: u32 = 8 * BLOCK as u32;
+const BITS: u32 = 8 * 1024;
 
 /// A bitmap over ordinals. 125 kB for a million records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! One pass over a source: reading its records out of a body, telling which of them changed, and delivering those.
 //!
-//! - [`collection`] walks the pages and keeps the order that makes it safe;
+//! - [`collection`] walks the pages and keeps the order that makes it safe; `records` reads a page's records, `deliver`
+//!   brings changes to the sinks and then to the store, `keep` remembers pages and the position;
 //! - [`pages`] says what comes after a page, [`absence`] what a missing record means, [`repair`] what to do when store
 //!   and sink disagree: these decide, and do nothing;
 //! - [`memo`], [`marks`] and [`position`] are what is kept of a page and of a pass;
@@ -14,6 +15,7 @@ mod codec;
 pub mod collection;
 mod deliver;
 pub mod digest;
+mod keep;
 pub mod key;
 pub mod marks;
 pub mod memo;
@@ -21,6 +23,7 @@ pub mod number;
 pub mod pages;
 pub mod position;
 pub mod reading;
+mod records;
 pub mod repair;
 pub mod replay;
 pub mod report;

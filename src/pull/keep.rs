@@ -1,0 +1,183 @@
+//! What is kept between pages and between passes: memos, marks, the position. Written with changes, and otherwise at most
+//! once in a checkpoint, so that an idle poll writes nothing.
+
+use url::Url;
+
+use super::collection::{Pass, local};
+use super::memo::{Memo, page_id};
+use super::position::Position;
+use crate::store::{Batch, Key, SourceId, Tag};
+use crate::upstream::client::Head;
+use crate::upstream::conditional::{CacheControl, vary_is_star};
+use crate::upstream::outcome::Failure;
+
+/// Entries as they are stored: what they are called, and their bytes.
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Pass<'_, '_> {
+    fn entries(&self, prefix: &Key) -> Result<Entries, Failure> {
+        self.tools
+            .store
+            .scan(prefix)
+            .collect::<Result<_, _>>()
+            .map_err(|e| local(&e))
+    }
+
+    /// Commits what is no delivery.
+    pub(super) fn commit(&mut self, batch: Batch) -> Result<(), Failure> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.tools
+            .store
+            .commit(batch)
+            .map(drop)
+            .map_err(|e| local(&e))
+    }
+
+    /// Where to begin: at the first page, or where an earlier process was cut.
+    pub(super) fn begin(&mut self) -> Result<Url, Failure> {
+        let key = Key::new(Tag::Position, self.id, b"");
+        let stored = self.tools.store.get(&key).map_err(|e| local(&e))?;
+        if stored.is_none() || self.mode.dry_run {
+            return Ok(self.first_page());
+        }
+        self.position = stored.as_deref().and_then(Position::decode);
+        let now = self.wall.as_second();
+        let position = match &self.position {
+            Some(position) if position.resumable(self.mode.config, now, self.source.every) => {
+                position.clone()
+            }
+            _ => {
+                self.drop_position()?;
+                return Ok(self.first_page());
+            }
+        };
+        for (rest, bytes) in self.entries(&Key::new(Tag::Bitmap, self.id, b""))? {
+            if let Ok(block) = <[u8; 4]>::try_from(&rest[..]) {
+                self.marks.restore(u32::from_be_bytes(block), &bytes);
+            }
+        }
+        log::info!(
+            "{}: going on behind page {} of an interrupted pass",
+            self.source.name,
+            position.pages
+        );
+        self.resumed = true;
+        self.all_304 = false;
+        self.started = position.started;
+        self.listing = position.listing;
+        self.listed = position.records;
+        self.blind = position.blind;
+        Ok(position.next)
+    }
+
+    /// Whether a page may be asked for with this memo.
+    pub(super) fn is_usable(&self, memo: &Memo) -> bool {
+        // A clock that jumped must not stop us from asking in full now and then, nor make us do so each time.
+        let age = self.wall.as_second().saturating_sub(memo.fetched);
+        let rechecked = age < i64::try_from(self.source.recheck.as_secs()).unwrap_or(i64::MAX);
+        memo.config == self.mode.config
+            && !memo.validators.is_empty()
+            && rechecked
+            && self.tools.client.selects(&memo.variant)
+    }
+
+    /// What is kept of a page.
+    pub(super) fn memo(&self, url: &Url) -> Result<Option<Memo>, Failure> {
+        let entries = self.entries(&Key::new(Tag::Memo, self.id, &page_id(url)))?;
+        let parts: Vec<Vec<u8>> = entries.into_iter().map(|(_, bytes)| bytes).collect();
+        Ok(Memo::decode(&parts))
+    }
+
+    /// A page is had: its memo, the marks and the position are written down, if they say anything new.
+    pub(super) fn close_page(
+        &mut self,
+        url: &Url,
+        memo: &Memo,
+        head: &Head,
+        stored: Option<&Memo>,
+        number: u32,
+    ) -> Result<(), Failure> {
+        if self.mode.dry_run {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        let prefix = Key::new(Tag::Memo, self.id, &page_id(url));
+        let no_store = CacheControl::of(&head.headers).no_store && !self.source.ignore_no_store;
+        let keepable = !memo.validators.is_empty() && !no_store && !vary_is_star(&head.headers);
+        if keepable && (memo.says_more_than(stored) || self.recheck_is_due(stored)) {
+            batch.remove_prefix(prefix);
+            for (part, bytes) in memo.encode().into_iter().enumerate() {
+                batch.put(memo_key(self.id, url, part), &bytes);
+            }
+        } else if !keepable && stored.is_some() {
+            batch.remove_prefix(prefix);
+        }
+        let delivered = self.tally.delivered() > self.delivered || !batch.is_empty();
+        self.delivered = self.tally.delivered();
+        let overdue = self.tools.wait.now().since(self.checkpointed) >= self.mode.checkpoint;
+        if let Some(next) = memo.next.as_ref().filter(|_| delivered || overdue) {
+            let position = Position {
+                config: self.mode.config,
+                started: self.started,
+                next: next.clone(),
+                pages: number,
+                records: self.listed,
+                listing: self.listing,
+                blind: self.blind,
+            };
+            for (block, bytes) in self.marks.take_dirty() {
+                batch.put(Key::new(Tag::Bitmap, self.id, &block.to_be_bytes()), &bytes);
+            }
+            batch.put(Key::new(Tag::Position, self.id, b""), &position.encode());
+            self.position = Some(position);
+            self.checkpointed = self.tools.wait.now();
+        }
+        self.commit(batch)
+    }
+
+    fn recheck_is_due(&self, stored: Option<&Memo>) -> bool {
+        stored.is_some_and(|memo| !self.is_usable(memo))
+    }
+
+    /// The next pass starts at its first page.
+    pub(super) fn forget_position(&mut self) -> Result<(), Failure> {
+        if self.position.is_none() {
+            return Ok(());
+        }
+        self.drop_position()
+    }
+
+    fn drop_position(&mut self) -> Result<(), Failure> {
+        self.position = None;
+        let mut batch = Batch::new();
+        batch.remove(Key::new(Tag::Position, self.id, b""));
+        batch.remove_prefix(Key::new(Tag::Bitmap, self.id, b""));
+        self.commit(batch)
+    }
+
+    /// Memos of pages that the complete pass did not meet are of no use: token URLs differ each time.
+    pub(super) fn evict_memos(&mut self) -> Result<(), Failure> {
+        if self.resumed || self.all_304 {
+            return Ok(());
+        }
+        let stored = self.entries(&Key::new(Tag::Memo, self.id, b""))?;
+        let mut batch = Batch::new();
+        for (rest, _) in stored {
+            let page = rest
+                .get(..8)
+                .and_then(|page| <[u8; 8]>::try_from(page).ok());
+            if page.is_none_or(|page| !self.met.contains(&page)) {
+                batch.remove(Key::new(Tag::Memo, self.id, &rest));
+            }
+        }
+        self.commit(batch)
+    }
+}
+
+fn memo_key(id: SourceId, url: &Url, part: usize) -> Key {
+    let mut rest = page_id(url).to_vec();
+    rest.extend_from_slice(&u16::try_from(part).unwrap_or(u16::MAX).to_be_bytes());
+    Key::new(Tag::Memo, id, &rest)
+}

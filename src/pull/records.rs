@@ -1,0 +1,265 @@
+//! Reading a page's records: compared one by one, delivered in batches while the body still flows.
+
+use url::Url;
+
+use super::collection::{Pass, local};
+use super::deliver::{Delivery, Pending};
+use super::marks::Marks;
+use super::reading::{BadRecord, Reading};
+use super::select::{Layout, SelectError, Selector};
+use crate::clock::Timestamp;
+use crate::config::{Format, OnBad, Pages};
+use crate::json::Json;
+use crate::pointer::Pointer;
+use crate::record::{Digest, Gone, Known, Ordinal};
+use crate::sink::BadRow;
+use crate::upstream::client::{failure_of_io, shown};
+use crate::upstream::outcome::{Failure, Kind};
+
+/// How many bad records are kept aside for a person to look at.
+const BAD_KEPT: usize = 20;
+
+/// What one page's records came to.
+#[derive(Debug, Default)]
+pub(super) struct PageRead {
+    /// Records, tombstones and bad ones included.
+    pub(super) records: u64,
+    /// Of them, those that were skipped as bad.
+    pub(super) bad: u64,
+    /// Something makes an absence prove nothing.
+    pub(super) blind: bool,
+    /// The records that it had.
+    pub(super) ordinals: Vec<Ordinal>,
+    /// Raw JSON of the last record's paging key.
+    pub(super) last_key: Option<String>,
+    /// Raw JSON of the envelope's wanted places.
+    pub(super) found: Vec<Option<String>>,
+}
+
+/// Why a record did not go through.
+enum RecordTrouble {
+    /// It is not as the config says.
+    Bad(BadRecord),
+    /// It is not the record's fault.
+    Failed(Failure),
+}
+
+impl Pass<'_, '_> {
+    /// Reads a body record by record, delivering as it goes.
+    pub(super) fn read_body(
+        &mut self,
+        url: &Url,
+        body: Box<dyn std::io::Read>,
+        proven_end: bool,
+    ) -> Result<PageRead, Failure> {
+        let source = self.source;
+        let wanted = source.pages.wanted();
+        let places: Vec<&Pointer> = wanted.iter().collect();
+        let layout = Layout {
+            format: source.format,
+            records: &source.records,
+            wanted: &places,
+            max_record: self.tools.client.max_record(),
+        };
+        let mut selector = Selector::new(body, layout);
+        let mut page = PageRead::default();
+        let mut pending = Pending::default();
+        let mut on_page = Marks::default();
+        loop {
+            let record = match selector.next() {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(error) => return Err(failure_of_select(&error).at(shown(url))),
+            };
+            page.records += 1;
+            let number = record.number;
+            match self.record(record.raw, &mut pending, &mut on_page) {
+                Ok(ordinal) => page.ordinals.extend(ordinal),
+                Err(RecordTrouble::Failed(failure)) => return Err(failure),
+                Err(RecordTrouble::Bad(bad)) => {
+                    self.bad_record(url, number, record.raw, &bad, &mut page)?
+                }
+            }
+            if let Pages::LastKey { key, .. } = &source.pages {
+                page.last_key = Json::parse(record.raw)
+                    .ok()
+                    .and_then(|json| key.find(json))
+                    .map(|value| value.as_str().to_owned());
+            }
+            if pending.is_full() {
+                self.flush(&mut pending)?;
+            }
+            if page.records % 256 == 0 {
+                self.tools
+                    .wait
+                    .breathe()
+                    .map_err(|error| failure_of_io(&error))?;
+                (self.tools.progress)(&self.tally);
+            }
+        }
+        if selector.last_line_unterminated() && !proven_end {
+            return Err(Failure::new(
+                Kind::Failing,
+                "the body may have been cut: its last line has no end",
+            )
+            .at(shown(url)));
+        }
+        // The closing bracket of a JSON document proves its end; lines do not.
+        if source.format == Format::Ndjson && !proven_end {
+            page.blind = true;
+        }
+        page.found = (0..wanted.len())
+            .map(|at| selector.found(at).map(|json| json.as_str().to_owned()))
+            .collect();
+        drop(selector);
+        self.flush(&mut pending)?;
+        Ok(page)
+    }
+
+    /// One record: what is to be delivered goes into `pending`. Its ordinal, unless it is a tombstone.
+    fn record(
+        &mut self,
+        raw: &[u8],
+        pending: &mut Pending,
+        on_page: &mut Marks,
+    ) -> Result<Option<Ordinal>, RecordTrouble> {
+        let reading = self.reader.read(raw).map_err(RecordTrouble::Bad)?;
+        let known = match pending.known(&reading.key) {
+            Some(known) => known,
+            None => self
+                .tools
+                .store
+                .find(self.id, &reading.key)
+                .map_err(|e| RecordTrouble::Failed(local(&e)))?,
+        };
+        if reading.deleted {
+            if known.is_some() {
+                self.tally.deleted += 1;
+                pending.delete(reading.key, Gone::Tombstone);
+            }
+            return Ok(None);
+        }
+        let fingerprint = crate::store::fingerprint(&self.salt, raw);
+        if let Some(known) = known {
+            let again = on_page.has(known.ordinal);
+            if again {
+                self.tally.duplicates += 1;
+                // Of two in one answer the later update wins; without update times, the later one in the answer.
+                let older = reading.updated.map(Timestamp::as_millisecond) < known.updated_ms;
+                if older {
+                    return Ok(None);
+                }
+            }
+            let same_text = known.fingerprint == fingerprint && known.digest != Digest::UNKNOWN;
+            if same_text || self.reader.digest(&reading) == known.digest {
+                if !again {
+                    self.met(known.ordinal, on_page);
+                    self.tally.unchanged += 1;
+                }
+                return Ok(Some(known.ordinal));
+            }
+        }
+        let digest = self.reader.digest(&reading);
+        let ordinal = match known {
+            Some(known) => known.ordinal,
+            None => self
+                .tools
+                .store
+                .next_ordinal(self.id)
+                .map_err(|e| RecordTrouble::Failed(local(&e)))?,
+        };
+        if !on_page.has(ordinal) {
+            let tally = if known.is_some() {
+                &mut self.tally.changed
+            } else {
+                &mut self.tally.added
+            };
+            *tally += 1;
+        }
+        self.met(ordinal, on_page);
+        let Reading {
+            key, json, updated, ..
+        } = reading;
+        let now_known = Known {
+            digest,
+            fingerprint,
+            ordinal,
+            updated_ms: updated.map(Timestamp::as_millisecond),
+        };
+        pending.upsert(key, json.as_str(), updated, now_known);
+        Ok(Some(ordinal))
+    }
+
+    fn met(&mut self, ordinal: Ordinal, on_page: &mut Marks) {
+        self.marks.mark(ordinal);
+        on_page.mark(ordinal);
+    }
+
+    fn bad_record(
+        &mut self,
+        url: &Url,
+        number: u64,
+        raw: &[u8],
+        bad: &BadRecord,
+        page: &mut PageRead,
+    ) -> Result<(), Failure> {
+        if self.source.on_bad_record == OnBad::Fail {
+            return Err(Failure::new(
+                Kind::BadData,
+                format!("record {number} at \"{}\": {bad} (`on_bad_record = \"skip\"` keeps such aside)", self.source.records),
+            )
+            .at(shown(url)));
+        }
+        page.bad += 1;
+        self.tally.bad += 1;
+        match &bad.key {
+            // What was known under its key stays.
+            Some(key) => {
+                if let Some(known) = self.tools.store.find(self.id, key).map_err(|e| local(&e))? {
+                    self.marks.mark(known.ordinal);
+                    page.ordinals.push(known.ordinal);
+                }
+            }
+            None => page.blind = true,
+        }
+        if self.bad.len() < BAD_KEPT {
+            let key = bad.key.as_ref().map(|key| key.as_str().to_owned());
+            self.bad.push(BadRow {
+                page: shown(url),
+                number,
+                key,
+                reason: bad.reason.clone(),
+                raw: excerpt(raw),
+            });
+        }
+        Ok(())
+    }
+
+    /// What is pending goes to the sink, then to the store.
+    pub(super) fn flush(&mut self, pending: &mut Pending) -> Result<(), Failure> {
+        if self.mode.dry_run {
+            pending.clear();
+            return Ok(());
+        }
+        let fetched = self.tools.wait.clock().wall();
+        let mut delivery = Delivery {
+            store: self.tools.store,
+            sink: self.tools.sink,
+            wait: self.tools.wait,
+        };
+        delivery.flush(self.source, self.id, pending, fetched)
+    }
+}
+
+fn failure_of_select(error: &SelectError) -> Failure {
+    match error {
+        SelectError::Io(error) => failure_of_io(error),
+        SelectError::Truncated { .. } => Failure::new(Kind::Failing, error.to_string()),
+        SelectError::Empty | SelectError::Markup => Failure::new(Kind::NotOurs, error.to_string()),
+        other => Failure::new(Kind::BadData, other.to_string()),
+    }
+}
+
+fn excerpt(raw: &[u8]) -> String {
+    String::from_utf8_lossy(&raw[..raw.len().min(2000)]).into_owned()
+}
