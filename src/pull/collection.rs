@@ -406,7 +406,11 @@ impl<'a, 't> Pass<'a, 't> {
         Ok(Memo {
             config: self.mode.config,
             url: head.url.clone(),
-            validators: Validators::of(&head.headers),
+            validators: if read.unproven {
+                Validators::default()
+            } else {
+                Validators::of(&head.headers)
+            },
             variant: head.variant.clone(),
             next,
             records: read.records,

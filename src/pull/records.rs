@@ -28,6 +28,8 @@ pub(super) struct PageRead {
     pub(super) bad: u64,
     /// Something makes an absence prove nothing.
     pub(super) blind: bool,
+    /// The body may have been cut: nothing may vouch for it later.
+    pub(super) unproven: bool,
     /// The records that it had.
     pub(super) ordinals: Vec<Ordinal>,
     /// Raw JSON of the last record's paging key.
@@ -107,6 +109,7 @@ impl Pass<'_, '_> {
         // The closing bracket of a JSON document proves its end; lines do not.
         if source.format == Format::Ndjson && !proven_end {
             page.blind = true;
+            page.unproven = true;
         }
         page.found = (0..wanted.len())
             .map(|at| selector.found(at).map(|json| json.as_str().to_owned()))
