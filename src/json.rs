@@ -269,11 +269,13 @@ impl fmt::Display for Reason {
 }
 
 /// Whether JSON counts `byte` as white space.
+#[inline]
 pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
 /// The first place from `at` on that is neither white space nor `mark`.
+#[inline]
 pub(crate) fn skip_space_and(mark: u8, text: &[u8], mut at: usize) -> usize {
     while let Some(&byte) = text.get(at) {
         if byte != mark && !is_space(byte) {
@@ -284,17 +286,43 @@ pub(crate) fn skip_space_and(mark: u8, text: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// How many bytes from the start are plain content of a string: neither `"` nor `\` nor a control character.
+#[inline]
+pub(crate) fn plain_run(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const TOPS: u64 = u64::from_le_bytes([0x80; 8]);
+    // Eight bytes at once. The top bit of each byte of `less(word, n)` says whether that byte was less than `n`; above
+    // the first such byte it may be wrong, which does not matter here.
+    let less = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word & TOPS;
+    let mut run = 0;
+    let mut rest = bytes;
+    while let Some((chunk, behind)) = rest.split_first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        let quote = word ^ (ONES * u64::from(b'"'));
+        let backslash = word ^ (ONES * u64::from(b'\\'));
+        let stops = less(quote, 1) | less(backslash, 1) | less(word, 0x20);
+        if stops != 0 {
+            return run + (stops.trailing_zeros() / 8) as usize;
+        }
+        run += 8;
+        rest = behind;
+    }
+    let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    run + rest.iter().position(stops).unwrap_or(rest.len())
+}
+
 /// The place behind the string that starts at `at` in checked text.
+#[inline]
 pub(crate) fn string_end(text: &[u8], at: usize) -> usize {
     let mut at = at + 1;
-    while let Some(&byte) = text.get(at) {
-        match byte {
-            b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
+    loop {
+        at += plain_run(text.get(at..).unwrap_or_default());
+        match text.get(at) {
+            None => return text.len(),
+            Some(b'"') => return at + 1,
+            Some(_) => at += 2,
         }
     }
-    text.len()
 }
 
 /// The place behind the value that starts at `at` in checked text.

@@ -1,6 +1,6 @@
 //! The grammar of RFC 8259, checked in one pass without recursion.
 
-use super::{BadJson, Json, Reason, is_space};
+use super::{BadJson, Json, Reason, is_space, plain_run};
 
 /// The text of the one value in `raw`, or where it stops being one.
 pub(super) fn check(raw: &[u8]) -> Result<&str, BadJson> {
@@ -43,11 +43,13 @@ impl Check<'_> {
         }
     }
 
+    #[inline]
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
     /// The next byte that is not white space; stays before it.
+    #[inline]
     fn token(&mut self) -> Option<u8> {
         while let Some(byte) = self.peek() {
             if !is_space(byte) {
@@ -144,21 +146,15 @@ impl Check<'_> {
     fn string(&mut self) -> Result<(), BadJson> {
         self.at += 1;
         loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            match rest.iter().position(|&byte| STOPS[usize::from(byte)]) {
-                None => {
-                    self.at = self.text.len();
-                    return Err(self.bad(Reason::Cut));
-                }
-                Some(plain) => self.at += plain,
-            }
+            self.at += plain_run(self.text.get(self.at..).unwrap_or_default());
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
                     return Ok(());
                 }
                 Some(b'\\') => self.escape()?,
-                control => return Err(self.bad(Reason::Control(control.unwrap_or(0)))),
+                Some(control) => return Err(self.bad(Reason::Control(control))),
+                None => return Err(self.bad(Reason::Cut)),
             }
         }
     }
@@ -264,16 +260,3 @@ impl Check<'_> {
         }
     }
 }
-
-/// Bytes that end a stretch of plain string content.
-const STOPS: [bool; 256] = {
-    let mut stops = [false; 256];
-    let mut control = 0;
-    while control < 0x20 {
-        stops[control] = true;
-        control += 1;
-    }
-    stops[b'"' as usize] = true;
-    stops[b'\\' as usize] = true;
-    stops
-};

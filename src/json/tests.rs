@@ -211,6 +211,14 @@ proptest! {
         prop_assert_eq!(Json::parse(text.as_bytes()).is_ok(), model, "{}", text);
     }
 
+    /// Eight bytes at a time as well as one by one, wherever the first stop is.
+    #[test]
+    fn a_plain_run_ends_at_the_first_stop(bytes in "[a-c \u{7f}\u{80}\u{a0}!#\\[\\]\u{10ffff}]{0,20}[\"\\\\\u{0}\u{1f}\n]?[!-~\u{0}]{0,20}") {
+        let stops = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
+        let model = bytes.bytes().position(stops).unwrap_or(bytes.len());
+        prop_assert_eq!(plain_run(bytes.as_bytes()), model);
+    }
+
     #[test]
     fn any_string_that_serde_json_writes_is_read_back(content: String) {
         let text = serde_json::to_string(&content).unwrap();

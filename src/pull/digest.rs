@@ -17,7 +17,7 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Ignore;
-use crate::json::{Json, is_space, string_end, unescape, value_end};
+use crate::json::{Json, is_space, plain_run, string_end, unescape, value_end};
 use crate::pointer::{Pointer, index};
 use crate::pull::number::Decimal;
 use crate::record::Digest;
@@ -113,11 +113,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    #[inline]
     fn peek(&self) -> u8 {
         self.text.as_bytes().get(self.at).copied().unwrap_or(0)
     }
 
     /// The next byte that is not white space; stays before it.
+    #[inline]
     fn token(&mut self) -> u8 {
         while is_space(self.peek()) {
             self.at += 1;
@@ -224,28 +226,48 @@ impl Walk<'_> {
     }
 
     fn string(&mut self) {
-        let end = string_end(self.text.as_bytes(), self.at);
-        let inner = &self.text[self.at + 1..end - 1];
-        self.at = end;
+        let text = self.text.as_bytes();
+        let start = self.at + 1;
+        let end = start + plain_run(&text[start..]);
         let out = &mut self.buffers.out;
         out.push(b'"');
-        if inner.as_bytes().contains(&b'\\') {
-            unescape(inner, out);
+        if text[end] == b'"' {
+            out.extend_from_slice(&text[start..end]);
+            self.at = end + 1;
         } else {
-            out.extend_from_slice(inner.as_bytes());
+            self.at = string_end(text, end - 1);
+            unescape(&self.text[start..self.at - 1], out);
         }
         out.push(END);
     }
 
     fn number(&mut self) {
-        let end = value_end(self.text.as_bytes(), self.at);
-        let text = &self.text[self.at..end];
-        self.at = end;
-        self.buffers.out.push(b'#');
-        if let Some(number) = Decimal::parse(text) {
-            number.write_canonical(&mut self.buffers.out);
+        let text = self.text.as_bytes();
+        let start = self.at;
+        // The last digit that is not zero, and whether there is anything but digits and a minus.
+        let mut last = start;
+        let mut plain = true;
+        while let Some(&byte) = text.get(self.at) {
+            match byte {
+                b'0' => {}
+                b'1'..=b'9' => last = self.at,
+                b'-' => {}
+                b'+' | b'.' | b'e' | b'E' => plain = false,
+                _ => break,
+            }
+            self.at += 1;
         }
-        self.buffers.out.push(b' ');
+        let out = &mut self.buffers.out;
+        out.push(b'#');
+        // The same as `write_canonical` does, for most integers.
+        if plain && self.at - last <= 10 && matches!(text[last], b'1'..=b'9') {
+            out.extend_from_slice(&text[start..=last]);
+            out.push(b'e');
+            out.push(b"0123456789"[self.at - last - 1]);
+        } else if let Some(number) = Decimal::parse(&self.text[start..self.at]) {
+            number.write_canonical(out);
+        }
+        out.push(b' ');
     }
 }
 

@@ -63,6 +63,35 @@ fn spelling_makes_no_difference() {
 }
 
 #[test]
+fn plain_integers_have_the_form_of_every_other_number() {
+    for digits in [
+        "1",
+        "-1",
+        "7",
+        "12",
+        "-120",
+        "101",
+        "9007199254740993",
+        "123456789012345678901234567890",
+    ] {
+        for zeros in [0, 1, 2, 8, 9, 10, 11, 40] {
+            let plain = format!("{digits}{}", "0".repeat(zeros));
+            for other in [
+                format!("{digits}e{zeros}"),
+                format!("{plain}.0"),
+                format!("{plain}0E-1"),
+            ] {
+                assert_eq!(
+                    canonical(&[], &plain),
+                    canonical(&[], &other),
+                    "{plain} {other}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn different_values_differ() {
     let values = [
         "null",

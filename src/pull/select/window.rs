@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::SelectError;
-use crate::json::is_space;
+use crate::json::{is_space, plain_run};
 
 /// How much is asked for at once.
 const CHUNK: usize = 64 * 1024;
@@ -145,34 +145,37 @@ impl<R: Read> Window<R> {
         loop {
             let bytes = &self.buffer[..self.end];
             let mut at = self.at;
-            loop {
+            while let Some(&byte) = bytes.get(at) {
                 if in_string {
-                    at += plain_string(&bytes[at..]);
-                    match bytes.get(at) {
-                        Some(b'"') => in_string = false,
-                        // The escaped byte must be here too; it is never the string's end.
-                        Some(b'\\') if at + 1 < bytes.len() => at += 1,
-                        _ => break,
+                    match byte {
+                        b'"' => in_string = false,
+                        b'\\' => {
+                            // The escaped byte must be here too; it is never the string's end.
+                            if at + 1 == bytes.len() {
+                                break;
+                            }
+                            at += 1;
+                        }
+                        // Control characters are no business of ours.
+                        _ => at += plain_run(&bytes[at + 1..]),
                     }
                 } else {
-                    at += plain_structure(&bytes[at..]);
-                    match bytes.get(at) {
-                        None => break,
-                        Some(b'"') => {
-                            in_string = true;
-                            at += 1;
-                            continue;
-                        }
-                        Some(b'{') => self.closers.push(b'}'),
-                        Some(b'[') => self.closers.push(b']'),
-                        Some(closer) if self.closers.last() == Some(closer) => {
+                    match byte {
+                        b'"' => in_string = true,
+                        b'{' => self.closers.push(b'}'),
+                        b'[' => self.closers.push(b']'),
+                        b'}' | b']' => {
+                            if self.closers.last() != Some(&byte) {
+                                self.at = at;
+                                return Err(
+                                    self.unexpected("the bracket that closes the innermost one")
+                                );
+                            }
                             self.closers.pop();
                         }
-                        Some(_) => {
-                            self.at = at;
-                            return Err(
-                                self.unexpected("the bracket that closes the innermost one")
-                            );
+                        _ => {
+                            at += 1;
+                            continue;
                         }
                     }
                 }
@@ -297,20 +300,4 @@ impl<R: Read> Window<R> {
         self.end += read;
         Ok(read > 0)
     }
-}
-
-/// How many bytes from the start are neither the end of a string nor an escape.
-fn plain_string(bytes: &[u8]) -> usize {
-    bytes
-        .iter()
-        .position(|byte| matches!(byte, b'"' | b'\\'))
-        .unwrap_or(bytes.len())
-}
-
-/// How many bytes from the start are neither brackets nor the start of a string.
-fn plain_structure(bytes: &[u8]) -> usize {
-    bytes
-        .iter()
-        .position(|byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']'))
-        .unwrap_or(bytes.len())
 }
