@@ -103,6 +103,7 @@ impl Tree {
         self.range(Bound::Excluded(key)).next().transpose()
     }
 
+    /// See [`TOUCHES`].
     fn touch(&self, key: &[u8]) -> Result<(), sled::Error> {
         (0..TOUCHES).try_for_each(|_| self.db.contains_key(key).map(drop))
     }
@@ -134,7 +135,6 @@ impl Tree {
             .map_err(|error| StoreError::io(&self.dir.join("db"), error))
     }
 
-    /// How far the log has come, in bytes ever written.
     /// Counts the entries of all trees: the recorded states have others than ours.
     #[cfg(test)]
     pub(super) fn all_entries(&self) -> Result<usize, StoreError> {
@@ -150,6 +150,7 @@ impl Tree {
         trees.iter().map(count).sum()
     }
 
+    /// How far the log has come, in bytes ever written.
     #[cfg(test)]
     pub(super) fn log_bytes(&self) -> u64 {
         u64::try_from(self.db.context.pagecache.log.stable_offset()).unwrap_or(0)
