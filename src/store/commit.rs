@@ -4,19 +4,18 @@
 //! Every part moves row counts and sums along with what it writes, so a cut between two parts leaves a sound store of
 //! the old generation: what was delivered but is not known is then compared again.
 
-use std::collections::BTreeMap;
 use std::mem;
 
 use super::check::Check;
 use super::error::StoreError;
 use super::keys::{self, Key, MAX_VALUE, SourceId, Tag};
-use super::plan::{self, Changes, Part};
+use super::plan::{self, Changes, Part, Writes};
 use super::{ENTRY_VERSION, Source, Store, leaf, unknown};
 use crate::record::{Known, RecordKey};
 
-/// A part is written when it has come to about this many bytes of log; with the one step that goes beyond, it stays
-/// below 128 KiB, half a segment.
-pub(super) const BUDGET: usize = 80 * 1024;
+/// A part is written when its cost has come to this. The log of a part then takes 30 to 60 KiB, now and then twice that
+/// (which nodes are due for rewriting is not to be seen from here), and stays well away from a whole segment.
+pub(super) const BUDGET: usize = 40 * 1024;
 
 /// Changes that belong together.
 #[derive(Debug, Default)]
@@ -134,7 +133,8 @@ impl Store {
             plan::plan_leaf(&self.tree, &mut part, &mut changes)?;
             parts += self.write_full(&mut part)?;
         }
-        for (key, value) in self.settle(batch.small)? {
+        let (puts, removals) = self.settle(batch.small)?;
+        for (key, value) in removals.into_iter().chain(puts) {
             parts += self.add(&mut part, key, value)?;
         }
         if part.writes.is_empty() && batch.generation.is_none() {
@@ -144,9 +144,10 @@ impl Store {
         Ok(parts + 1)
     }
 
-    /// Small changes as entries to write, removals first, positions last.
-    fn settle(&self, small: Vec<Small>) -> Result<Vec<(Vec<u8>, Option<Vec<u8>>)>, StoreError> {
-        let mut entries = BTreeMap::new();
+    /// Small changes as entries to write and others to remove. The tags are in the order of writing already: `p` behind
+    /// `b`, `c` and `m`.
+    fn settle(&self, small: Vec<Small>) -> Result<(Writes, Writes), StoreError> {
+        let mut entries = Writes::new();
         for change in small {
             match change {
                 Small::Put(key, value) => {
@@ -165,10 +166,7 @@ impl Store {
                 }
             }
         }
-        // The tags are in this order already, `p` behind `b`, `c` and `m`.
-        let (puts, removals): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|(_, value)| value.is_some());
-        Ok(removals.into_iter().chain(puts).collect())
+        Ok(entries.into_iter().partition(|(_, value)| value.is_some()))
     }
 
     fn keys_below(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
@@ -204,7 +202,11 @@ impl Store {
     }
 
     /// Writes one part, with the counts and sums that follow from it.
-    fn write_part(&mut self, part: Part, generation: Option<u64>) -> Result<(), StoreError> {
+    pub(super) fn write_part(
+        &mut self,
+        part: Part,
+        generation: Option<u64>,
+    ) -> Result<(), StoreError> {
         let mut batch = sled::Batch::default();
         let mut check = self.check;
         for (key, value) in part.writes {

@@ -10,9 +10,8 @@ use super::{Store, keys, recover};
 /// Below this a rewrite is not worth its writes.
 const SMALL: u64 = 4 * 1024 * 1024;
 
-/// Bytes of entries in one batch of a rewrite. Half of what a commit's part may have in log: appending in order makes
-/// sled write each node about twice.
-const BATCH: usize = 48 * 1024;
+/// Bytes of entries in one batch of a rewrite: appending in order takes about four times as much log.
+const BATCH: usize = 24 * 1024;
 
 impl Store {
     /// Whether the file is larger than 4 MiB and four times what is in it.

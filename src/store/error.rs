@@ -156,3 +156,25 @@ impl std::error::Error for StoreError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers are Linux' own.
+    #[test]
+    fn an_error_of_the_system_says_what_to_do() {
+        for (number, says) in [
+            (30, "read-only file system; remount it"),
+            (13, "give it to the user that gleaner runs as"),
+            (1, "give it to the user that gleaner runs as"),
+            (28, "no space left for /state; free some"),
+            (122, "no space left for /state; free some"),
+            (24, "/state: Too many open files"),
+        ] {
+            let error = StoreError::io(Path::new("/state"), io::Error::from_raw_os_error(number));
+            assert!(error.to_string().contains(says), "{error}");
+            assert!(!error.is_damage());
+        }
+    }
+}

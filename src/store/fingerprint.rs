@@ -8,9 +8,11 @@ use crate::record::Fingerprint;
 /// can't do better than chance (2⁻⁶⁴). SipHash-2-4, many times cheaper than making the text canonical.
 #[must_use]
 pub fn fingerprint(salt: &[u8; 16], text: &[u8]) -> Fingerprint {
-    let salt = u128::from_le_bytes(*salt);
-    let low = (salt & u128::from(u64::MAX)) as u64;
-    let high = (salt >> 64) as u64;
+    let [a, b, c, d, e, f, g, h, rest @ ..] = *salt;
+    let (low, high) = (
+        u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        u64::from_le_bytes(rest),
+    );
     #[expect(
         deprecated,
         reason = "the one hash of std whose algorithm is stated; a test holds it to its reference"

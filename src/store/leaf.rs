@@ -14,14 +14,15 @@ use crate::record::{Digest, Fingerprint, Known};
 /// What this binary writes, and the highest that it reads.
 pub(super) const VERSION: u8 = 1;
 
-/// A leaf above this many bytes splits.
-pub(super) const FULL: usize = 2560;
+/// A leaf above this many bytes splits. Twice as much was measured too: 66 instead of 71 bytes on disk a record, but 8 kB
+/// of log instead of 3 for one changed record, and 3.6 kB instead of 2.1 a record when a first load comes in no order.
+pub(super) const FULL: usize = 1280;
 /// One below this joins its neighbour …
-pub(super) const THIN: usize = 600;
+pub(super) const THIN: usize = 300;
 /// … if the two together are no longer than this, so that the next insert does not split them again.
-pub(super) const JOINED: usize = 2048;
+pub(super) const JOINED: usize = 1024;
 /// What an inner split aims at.
-const ROOMY: usize = 1920;
+const ROOMY: usize = 960;
 
 const HEAD: usize = 3;
 
@@ -219,11 +220,7 @@ pub(super) fn partition(rows: &[Row], appended: bool) -> Vec<&[Row]> {
     let mut pieces = Vec::new();
     let (mut start, mut size) = (0, HEAD);
     for (at, (row, more)) in rows.iter().zip(&sizes).enumerate() {
-        let full = if appended {
-            size + more > FULL
-        } else {
-            size >= aim
-        };
+        let full = size + more > FULL || (!appended && size >= aim);
         if at > start && full {
             pieces.extend(rows.get(start..at));
             // The first row of a leaf shares nothing with one before it.

@@ -13,26 +13,31 @@ use crate::record::Known;
 /// Changes to records by source and stored key; `None` removes.
 pub(super) type Changes = BTreeMap<(SourceId, Vec<u8>), Option<Known>>;
 
-/// The writes of one part of a commit; `None` removes the entry. What is in here counts as written for who reads
-/// through it.
+/// Entries to write by key; `None` removes.
+pub(super) type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// The writes of one part of a commit. What is in here counts as written for who reads through it.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    pub(super) writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    pub(super) writes: Writes,
 }
 
-/// What one write makes sled write besides: every tenth to a node rewrites the node, about 12 leaves; splits and merges.
-const SHARE: usize = 3 * 1024;
+/// What sled writes besides, per write: it rewrites a node of eight to sixteen entries at every tenth change and when it
+/// splits or merges. Measured as two bytes for each of the value and this.
+const SHARE: usize = 1536;
 
 /// So much of a leaf's changes is planned at once, so that a part's size stays in hand.
-const GROUP: usize = 8 * 1024;
+const GROUP: usize = 4 * 1024;
 
 impl Part {
     /// About how many bytes of log this part will take.
     pub(super) fn cost(&self) -> usize {
-        self.writes
-            .iter()
-            .map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len) + SHARE)
-            .sum()
+        let of_one = |(key, value): (&Vec<u8>, &Option<Vec<u8>>)| match value {
+            Some(value) => 2 * (key.len() + value.len()) + SHARE,
+            // Merging takes more than the removal itself.
+            None => 2 * SHARE,
+        };
+        self.writes.iter().map(of_one).sum()
     }
 
     /// The first leaf of the source whose bound lies above `bound`.

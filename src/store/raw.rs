@@ -20,6 +20,11 @@ pub(super) const SEGMENT: usize = 256 * 1024;
 /// Holds 256 nodes whatever it says, since each of sled's 256 cache shards keeps one.
 const CACHE: u64 = 1024 * 1024;
 
+/// sled notes accesses to pages and evicts only when a shard has 64 of them. A scan that comes to each page once would
+/// keep all of them in memory: 40 MB for a million records. So each entry that is read is read so many times more, which
+/// costs little while its page is there, and a walk over a page's eight to sixteen entries makes the 64.
+const TOUCHES: usize = 8;
+
 /// Less free space than this, and a failure is put down to a full disk: sled hides the reason in a panic.
 const LOW_WATER: u64 = 1024 * 1024;
 
@@ -28,8 +33,11 @@ const LOW_WATER: u64 = 1024 * 1024;
 pub(super) struct Tree {
     db: sled::Db,
     /// Our own handle of `db`, for the sync that sled's flush does not do.
-    file: File,
+    pub(super) file: File,
     dir: PathBuf,
+    /// How much log each write made, in bytes.
+    #[cfg(test)]
+    pub(super) logs: std::cell::RefCell<Vec<u64>>,
 }
 
 impl Tree {
@@ -52,6 +60,8 @@ impl Tree {
             db,
             file,
             dir: dir.to_path_buf(),
+            #[cfg(test)]
+            logs: std::cell::RefCell::default(),
         };
         if !existed {
             tree.sync_creation()?;
@@ -93,6 +103,11 @@ impl Tree {
         self.range(Bound::Excluded(key)).next().transpose()
     }
 
+    /// See [`TOUCHES`].
+    fn touch(&self, key: &[u8]) -> Result<(), sled::Error> {
+        (0..TOUCHES).try_for_each(|_| self.db.contains_key(key).map(drop))
+    }
+
     /// The last entry whose key is less than `key`.
     pub(super) fn before(&self, key: &[u8]) -> Result<Option<(Bytes, Bytes)>, StoreError> {
         guarded(&self.dir, || self.db.range(..key).next_back().transpose())
@@ -101,7 +116,7 @@ impl Tree {
     /// All entries from `from` on, in the order of their keys.
     pub(super) fn range(&self, from: Bound<&[u8]>) -> Entries<'_> {
         Entries {
-            dir: &self.dir,
+            tree: self,
             iter: self.db.range::<&[u8], _>((from, Bound::Unbounded)),
             failed: false,
         }
@@ -109,11 +124,30 @@ impl Tree {
 
     /// Applies the batch as one and returns when the medium has it. After an error nobody knows what is on disk.
     pub(super) fn write(&self, batch: sled::Batch) -> Result<(), StoreError> {
+        #[cfg(test)]
+        let before = self.log_bytes();
         guarded(&self.dir, || self.db.apply_batch(batch))?;
         guarded(&self.dir, || self.db.flush())?;
+        #[cfg(test)]
+        self.logs.borrow_mut().push(self.log_bytes() - before);
         self.file
             .sync_data()
             .map_err(|error| StoreError::io(&self.dir.join("db"), error))
+    }
+
+    /// Counts the entries of all trees: the recorded states have others than ours.
+    #[cfg(test)]
+    pub(super) fn all_entries(&self) -> Result<usize, StoreError> {
+        let trees = self.db.tree_names();
+        let count = |name| {
+            guarded(&self.dir, || {
+                self.db
+                    .open_tree(name)?
+                    .iter()
+                    .try_fold(0, |n, entry| entry.map(|_| n + 1))
+            })
+        };
+        trees.iter().map(count).sum()
     }
 
     /// How far the log has come, in bytes ever written.
@@ -125,7 +159,7 @@ impl Tree {
 
 /// Entries in the order of their keys. Ends after the first error.
 pub(super) struct Entries<'a> {
-    dir: &'a Path,
+    tree: &'a Tree,
     iter: sled::Iter,
     failed: bool,
 }
@@ -137,7 +171,14 @@ impl Iterator for Entries<'_> {
         if self.failed {
             return None;
         }
-        let entry = guarded(self.dir, || self.iter.next().transpose()).transpose();
+        let next = || {
+            let entry = self.iter.next().transpose()?;
+            if let Some((key, _)) = &entry {
+                self.tree.touch(key)?;
+            }
+            Ok(entry)
+        };
+        let entry = guarded(&self.tree.dir, next).transpose();
         self.failed = matches!(entry, Some(Err(_)));
         entry
     }
