@@ -23,6 +23,8 @@ use crate::wait::{Wait, Woke};
 const VERIFY_SLICE: usize = 500;
 /// How long an unusable state directory is left alone before the next try.
 const REOPEN: Duration = Duration::from_secs(10);
+/// How often it is looked whether the store wants to be rewritten.
+const TIDY: Duration = Duration::from_secs(3600);
 
 /// The agent: everything that pulls.
 pub struct Agent {
@@ -32,6 +34,7 @@ pub struct Agent {
     desk: Desk,
     state: Option<State>,
     verified: bool,
+    tidied: Option<Mono>,
     clients: BTreeMap<String, Client>,
     runners: BTreeMap<String, Runner>,
 }
@@ -73,6 +76,7 @@ impl Agent {
             desk,
             state: None,
             verified: false,
+            tidied: None,
             clients: BTreeMap::new(),
             runners: BTreeMap::new(),
             config,
@@ -212,11 +216,33 @@ impl Agent {
             self.verify_slice();
             return self.wait.now();
         }
+        self.tidy();
         self.runners
             .values()
             .map(|runner| runner.due)
             .min()
             .unwrap_or_else(|| now.after(Duration::from_secs(3600)))
+    }
+
+    /// Rewrites the store when most of its file is no longer needed: sled's file never shrinks by itself.
+    pub fn tidy(&mut self) {
+        let (wait, now) = (self.wait.clone(), self.wait.now());
+        if self.tidied.is_some_and(|then| now.since(then) < TIDY) {
+            return;
+        }
+        self.tidied = Some(now);
+        let Some(state) = &mut self.state else { return };
+        // A stop in the middle is noticed at the next wait; a cut in the middle leaves the old store in place.
+        let breathe = || drop(wait.breathe());
+        let rewritten = match state.store.wants_compaction() {
+            Ok(true) => state.store.compact(breathe),
+            Ok(false) => return,
+            Err(error) => Err(error),
+        };
+        match rewritten {
+            Ok(()) => log::info!("the store was rewritten, without what is no longer needed"),
+            Err(error) => log::error!("the store could not be rewritten: {error}"),
+        }
     }
 
     /// Verifies the whole store: for a process that does not stay.

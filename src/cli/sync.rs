@@ -89,6 +89,7 @@ pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> E
             agent.verify();
             agent.desk().wish(wish.clone());
             agent.grant_all(&mut |event| results.take(event, wait));
+            agent.tidy();
         }
         Err(error @ StateError::Taken { .. }) => {
             let told = remote::wish(&socket, wish, |event| results.take(event, wait));

@@ -71,6 +71,7 @@ impl Pass<'_, '_> {
             let record = match selector.next() {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
+                Err(SelectError::Empty) if source.allow_empty && page.records == 0 => break,
                 Err(error) => return Err(failure_of_select(&error).at(shown(url))),
             };
             page.records += 1;
