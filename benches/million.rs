@@ -21,9 +21,15 @@ fn main() -> std::process::ExitCode {
     if std::env::var_os(AGENT).is_some() {
         return gleaner::cli::main();
     }
-    let count = std::env::var("GLEANER_RECORDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
+    let count = std::env::var("GLEANER_RECORDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1_000_000);
     println!("{count} records in one array");
-    println!("{:42}{:>9}{:>12}{:>12}{:>12}", "", "seconds", "peak RSS", "store", "data.db");
+    println!(
+        "{:42}{:>9}{:>12}{:>12}{:>12}",
+        "", "seconds", "peak RSS", "store", "data.db"
+    );
     for (order, path) in [("key order", "/sorted"), ("random order", "/shuffled")] {
         measure(order, path, count);
     }
@@ -52,9 +58,16 @@ fn measure(order: &str, path: &str, count: u64) {
     }
     let config = config::load(&file, &|name| std::env::var_os(name)).expect("the config is right");
     let bare = without_a_store(&config, &upstream, path);
-    println!("{:42}{bare:>9.2}", format!("{order}, read + canonicalise + hash alone"));
+    println!(
+        "{:42}{bare:>9.2}",
+        format!("{order}, read + canonicalise + hash alone")
+    );
     let (unchanged, _) = sync(&file);
-    println!("{:42}{:>9.2}", format!("{order}, ratio unchanged / alone (≤ 2)"), unchanged / bare);
+    println!(
+        "{:42}{:>9.2}",
+        format!("{order}, ratio unchanged / alone (≤ 2)"),
+        unchanged / bare
+    );
 }
 
 /// Runs one sync; seconds of the pass, and peak memory of the process in kB.
@@ -70,34 +83,62 @@ fn sync(config: &Path) -> (f64, u64) {
         .expect("the agent starts");
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
-    while child.try_wait().expect("the agent can be waited for").is_none() {
+    while child
+        .try_wait()
+        .expect("the agent can be waited for")
+        .is_none()
+    {
         // The high-water mark only rises: the last look before the end is the peak.
         peak = peak.max(high_water(&status).unwrap_or(0));
         pause();
     }
     let mut text = String::new();
-    child.stdout.take().expect("it is piped").read_to_string(&mut text).expect("the report is read");
+    child
+        .stdout
+        .take()
+        .expect("it is piped")
+        .read_to_string(&mut text)
+        .expect("the report is read");
     let report: serde_json::Value = serde_json::from_str(&text).expect("a report");
-    assert!(matches!(report["outcome"].as_str(), Some("changed" | "unchanged")), "{report}");
+    assert!(
+        matches!(report["outcome"].as_str(), Some("changed" | "unchanged")),
+        "{report}"
+    );
     (report["seconds"].as_f64().unwrap_or(0.0), peak)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bench watches another process from outside")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a bench watches another process from outside"
+)]
 fn pause() {
     std::thread::sleep(Duration::from_millis(5));
 }
 
 fn high_water(status: &str) -> Option<u64> {
     let text = std::fs::read_to_string(status).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().split(' ').next()?.parse().ok()
+    text.lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?
+        .trim()
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn size(path: &Path) -> u64 {
-    let Ok(meta) = std::fs::metadata(path) else { return 0 };
+    let Ok(meta) = std::fs::metadata(path) else {
+        return 0;
+    };
     if !meta.is_dir() {
         return meta.len();
     }
-    std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum()
+    std::fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| size(&entry.path()))
+        .sum()
 }
 
 fn without_a_store(config: &Config, upstream: &str, path: &str) -> f64 {
@@ -110,14 +151,21 @@ fn without_a_store(config: &Config, upstream: &str, path: &str) -> f64 {
     while body.read_line(&mut line).expect("a head") > 2 {
         line.clear();
     }
-    let layout = Layout { format: source.format, records: &source.records, wanted: &[], max_record: 1 << 20 };
+    let layout = Layout {
+        format: source.format,
+        records: &source.records,
+        wanted: &[],
+        max_record: 1 << 20,
+    };
     let mut selector = Selector::new(body, layout);
     let mut reader = RecordReader::new(source);
     let mut all = [0u8; 16];
     while let Some(record) = selector.next().expect("a record") {
         let reading = reader.read(record.raw).expect("it is as configured");
         let digest = reader.digest(&reading);
-        all.iter_mut().zip(digest.0).for_each(|(sum, byte)| *sum ^= byte);
+        all.iter_mut()
+            .zip(digest.0)
+            .for_each(|(sum, byte)| *sum ^= byte);
     }
     std::hint::black_box(all);
     SystemClock.mono().since(started).as_secs_f64()

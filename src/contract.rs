@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use crate::json::number::Decimal;
+use crate::json::time::{excerpt, is_rfc3339};
 use crate::json::{Json, Kind};
-use crate::pull::number::Decimal;
-use crate::pull::time::{excerpt, is_rfc3339};
 
 /// One rule of `require`, such as `"number >= 0"` or `"string | null"`: one or more forms, of which a value must have
 /// one.

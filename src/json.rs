@@ -9,6 +9,8 @@ use std::fmt;
 
 mod check;
 mod escape;
+pub mod number;
+pub mod time;
 
 pub(crate) use escape::{Piece, pieces, unescape};
 

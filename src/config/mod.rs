@@ -21,6 +21,7 @@ pub use self::error::{Errors, Place, Problem};
 pub use self::fingerprint::fingerprint;
 pub use self::print::print;
 pub use self::secret::{Env, MAX_LEN as MAX_SECRET_LEN, SecretError, SecretReason, SecretValue};
+pub use crate::json::time::TimeFormat;
 use crate::pointer::Pointer;
 
 /// The largest config file in bytes.
@@ -341,19 +342,6 @@ pub struct Updated {
     pub field: Pointer,
     /// How.
     pub format: TimeFormat,
-}
-
-/// How an instant is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimeFormat {
-    /// `2026-11-30T18:00:00Z` (RFC 3339).
-    Rfc3339,
-    /// Seconds since 1970, fractions allowed.
-    EpochS,
-    /// Milliseconds since 1970.
-    EpochMs,
-    /// Microseconds since 1970.
-    EpochUs,
 }
 
 /// How passes are made.

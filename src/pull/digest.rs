@@ -17,9 +17,9 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Ignore;
+use crate::json::number::Decimal;
 use crate::json::{Json, is_space, plain_run, string_end, unescape, value_end};
 use crate::pointer::{Pointer, index};
-use crate::pull::number::Decimal;
 use crate::record::Digest;
 
 /// Ends a string's content.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use crate::json::number::Decimal;
 use crate::json::{Json, Kind, Piece, pieces};
 use crate::pointer::Pointer;
-use crate::pull::number::Decimal;
 use crate::record::RecordKey;
 
 /// The key of `record`: the canonical text of what the one pointer points at, or of the array of what several do.

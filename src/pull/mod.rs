@@ -6,8 +6,8 @@
 //!   and sink disagree: these decide, and do nothing;
 //! - [`memo`], [`marks`] and [`position`] are what is kept of a page and of a pass;
 //! - [`select`] streams records out of a body, one at a time, however large the body is;
-//! - [`reading`] reads one as the config says, with [`key`] and [`time`];
-//! - [`digest`] gives equal digests to equal values, however they are written; [`number`] does so for numbers;
+//! - [`reading`] reads one as the config says, with [`key`];
+//! - [`digest`] gives equal digests to equal values, however they are written;
 //! - [`report`] is what a pass did, in numbers and in one word; [`replay`] delivers again without asking.
 
 pub mod absence;
@@ -19,7 +19,6 @@ mod keep;
 pub mod key;
 pub mod marks;
 pub mod memo;
-pub mod number;
 pub mod pages;
 pub mod position;
 pub mod reading;
@@ -28,4 +27,3 @@ pub mod repair;
 pub mod replay;
 pub mod report;
 pub mod select;
-pub mod time;

@@ -4,10 +4,9 @@ use std::fmt;
 
 use super::digest::Canon;
 use super::key::key_of;
-use super::time;
 use crate::clock::Timestamp;
 use crate::config::{Deleted, Source};
-use crate::json::{Json, Kind};
+use crate::json::{Json, Kind, number, time};
 use crate::record::{Digest, RecordKey};
 
 /// Reads the records of one source.
@@ -131,5 +130,5 @@ fn says_deleted(deleted: &Deleted, json: Json<'_>) -> bool {
 
 fn is_zero(value: Json<'_>) -> bool {
     value.kind() == Kind::Number
-        && super::number::Decimal::parse(value.as_str()).is_some_and(|number| number.is_zero())
+        && number::Decimal::parse(value.as_str()).is_some_and(|number| number.is_zero())
 }

@@ -5,10 +5,22 @@ use std::fmt;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 
+use super::number::Decimal;
 use crate::clock::Timestamp;
-use crate::config::TimeFormat;
 use crate::json::{Json, Kind};
-use crate::pull::number::Decimal;
+
+/// How an instant is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeFormat {
+    /// `2026-11-30T18:00:00Z` (RFC 3339).
+    Rfc3339,
+    /// Seconds since 1970, fractions allowed.
+    EpochS,
+    /// Milliseconds since 1970.
+    EpochMs,
+    /// Microseconds since 1970.
+    EpochUs,
+}
 
 /// Reads the update time `value` as `format` says.
 ///
