@@ -195,8 +195,8 @@ impl Agent {
         }
     }
 
-    /// Does one thing that is due; says when to look again.
-    fn step(&mut self) -> Mono {
+    /// Does one thing that is due; says when to look again. What [`Agent::run`] repeats, without its sleeping.
+    pub fn step(&mut self) -> Mono {
         let now = self.wait.now();
         if let Err(error) = self.open() {
             log::error!("{error}");
@@ -549,8 +549,7 @@ impl Agent {
             let noted = state.sink.note(&SourceState {
                 name,
                 last_check: complete.then_some(wall),
-                last_complete: (complete && report.tally.delivered() > 0
-                    || changed_word && complete)
+                last_complete: (complete && (report.tally.delivered() > 0 || changed_word))
                     .then_some(wall),
                 stale_at,
                 outcome: report.outcome.word(),

@@ -128,6 +128,8 @@ pub(super) struct Pass<'a, 't> {
     /// Bad records on pages that a 304 vouched for.
     bad_vouched: u64,
     notes: Vec<String>,
+    /// The page that is being read, while a memo of it is stored: how it was before.
+    pub(super) reading: Option<[u8; 8]>,
     /// Pages met, for evicting memos.
     pub(super) met: HashSet<[u8; 8]>,
     /// Pages asked for in this listing, to notice a circle.
@@ -173,6 +175,7 @@ impl<'a, 't> Pass<'a, 't> {
             bad: Vec::new(),
             bad_vouched: 0,
             notes: Vec::new(),
+            reading: None,
             met: HashSet::new(),
             asked: HashSet::new(),
             position: None,
@@ -297,7 +300,7 @@ impl<'a, 't> Pass<'a, 't> {
 
     /// One page: its records delivered, its memo kept; what comes next.
     fn page(&mut self, url: &Url, number: u32) -> Result<Option<Url>, Failure> {
-        let stored = self.memo(url)?;
+        let mut stored = self.memo(url)?;
         let usable = stored.as_ref().filter(|memo| self.is_usable(memo));
         let held = usable.map(|memo| Held {
             validators: &memo.validators,
@@ -313,7 +316,6 @@ impl<'a, 't> Pass<'a, 't> {
         let now = self.tools.wait.clock().wall();
         let answer = self.tools.client.ask(&ask, now)?;
         self.tally.pages += 1;
-        self.met.insert(page_id(url));
         let (memo, head) = match answer {
             Answer::NotModified(head) => {
                 // Only a request with a memo's validators is answered so.
@@ -336,10 +338,16 @@ impl<'a, 't> Pass<'a, 't> {
                     body,
                     proven_end,
                 } = *full;
-                let read = self.read_body(url, body, proven_end)?;
+                self.reading = stored.is_some().then(|| page_id(url));
+                let read = self.read_body(url, body, proven_end);
+                if stored.is_some() && self.reading.take().is_none() {
+                    stored = None;
+                }
+                let read = read?;
                 (self.fetched(url, &head, read, before, now)?, head)
             }
         };
+        self.met.insert(page_id(url));
         let fresh = fresh_for(&head.headers, now);
         self.fresh = Some(self.fresh.map_or(fresh, |known| known.min(fresh)));
         if head.moved {
@@ -482,7 +490,7 @@ impl<'a, 't> Pass<'a, 't> {
             for entry in self.tools.store.records(self.id, after.as_ref()) {
                 let (key, record) = entry.map_err(|e| local(&e))?;
                 if !self.marks.has(record.ordinal) {
-                    self.tally.deleted += 1;
+                    pending.counts.deleted += 1;
                     pending.delete(key, Gone::Missing);
                     if pending.is_full() {
                         break;

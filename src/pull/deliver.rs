@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::collection::{local, upsert};
 use crate::clock::Timestamp;
 use crate::config::Source;
-use crate::record::{Change, Gone, Known, RecordKey};
+use crate::record::{Change, Gone, Known, Ordinal, RecordKey};
 use crate::sink::sqlite::SqliteSink;
 use crate::sink::{self, Sink as _, SinkError, SinkTrouble};
 use crate::store::{Batch, SourceId, Store};
@@ -28,6 +28,19 @@ pub(super) struct Pending {
     changes: Vec<Change>,
     known: HashMap<RecordKey, (usize, Option<Known>)>,
     bytes: usize,
+    /// What it comes to; counted when it is delivered.
+    pub(super) counts: Counts,
+    /// Records that were known and are changed or deleted here: a page that holds them in their old form no longer has
+    /// what we have.
+    pub(super) touched: Vec<Ordinal>,
+}
+
+/// What pending changes come to.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Counts {
+    pub(super) added: u64,
+    pub(super) changed: u64,
+    pub(super) deleted: u64,
 }
 
 impl Pending {
@@ -90,13 +103,14 @@ pub(super) struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// Delivers what is pending under the next generation, then commits its digests under it.
+    /// Delivers what is pending under the next generation, then commits its digests under it, and `batch` with them.
     pub(super) fn flush(
         &mut self,
         source: &Source,
         id: SourceId,
         pending: &mut Pending,
         fetched: Timestamp,
+        mut batch: Batch,
     ) -> Result<(), Failure> {
         if pending.changes.is_empty() {
             return Ok(());
@@ -108,7 +122,6 @@ impl Delivery<'_> {
             fetched,
             changes: &pending.changes,
         })?;
-        let mut batch = Batch::new();
         for (key, (_, known)) in pending.known.drain() {
             match known {
                 Some(known) => batch.set(id, &key, known),

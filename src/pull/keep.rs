@@ -1,11 +1,14 @@
 //! What is kept between pages and between passes: memos, marks, the position. Written with changes, and otherwise at most
 //! once in a checkpoint, so that an idle poll writes nothing.
 
+use std::collections::BTreeMap;
+
 use url::Url;
 
 use super::collection::{Pass, local};
 use super::memo::{Memo, page_id};
 use super::position::Position;
+use crate::record::Ordinal;
 use crate::store::{Batch, Key, SourceId, Tag};
 use crate::upstream::client::Head;
 use crate::upstream::conditional::{CacheControl, vary_is_star};
@@ -139,6 +142,41 @@ impl Pass<'_, '_> {
 
     fn recheck_is_due(&self, stored: Option<&Memo>) -> bool {
         stored.is_some_and(|memo| !self.is_usable(memo))
+    }
+
+    /// Removes the memos that what is about to be delivered overtakes, in the same commit.
+    ///
+    /// A memo says "a 304 here means: what we have is what it has". That ends with the first record delivered from a new
+    /// body, not with its last: when the rest does not come and upstream goes back, its 304 would vouch for rows that
+    /// are not from there. It ends as well for a page that a record has left for the one being read; that page's own
+    /// body has changed then, so nothing is lost. (Pages that this pass has met already keep theirs: of a record that
+    /// stands on several pages in several forms, each would else undo the other for ever.)
+    pub(super) fn overtaken_memos(&mut self, touched: &[Ordinal]) -> Result<Batch, Failure> {
+        let mut batch = Batch::new();
+        if let Some(page) = self.reading.take() {
+            batch.remove_prefix(Key::new(Tag::Memo, self.id, &page));
+        }
+        if touched.is_empty() {
+            return Ok(batch);
+        }
+        let mut pages: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
+        for (rest, bytes) in self.entries(&Key::new(Tag::Memo, self.id, b""))? {
+            let page = rest.get(..8).unwrap_or(&rest).to_vec();
+            pages.entry(page).or_default().push(bytes);
+        }
+        for (page, parts) in pages {
+            let met = <[u8; 8]>::try_from(&page[..]).is_ok_and(|page| self.met.contains(&page));
+            let overtaken = !met
+                && Memo::decode(&parts).is_none_or(|memo| {
+                    touched
+                        .iter()
+                        .any(|ordinal| memo.ordinals.contains(*ordinal))
+                });
+            if overtaken {
+                batch.remove_prefix(Key::new(Tag::Memo, self.id, &page));
+            }
+        }
+        Ok(batch)
     }
 
     /// The next pass starts at its first page.

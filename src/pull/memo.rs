@@ -147,6 +147,16 @@ impl Ordinals {
             .flat_map(|(start, length)| (0..*length).map(move |n| start.saturating_add(n)))
     }
 
+    /// Whether `ordinal` is one of them.
+    #[must_use]
+    pub fn contains(&self, ordinal: Ordinal) -> bool {
+        let behind = self.0.partition_point(|(start, _)| *start <= ordinal);
+        behind
+            .checked_sub(1)
+            .and_then(|at| self.0.get(at))
+            .is_some_and(|(start, length)| ordinal - start < *length)
+    }
+
     fn encode(&self) -> Vec<Vec<u8>> {
         let (mut parts, mut part, mut last) = (Vec::new(), Writer::default(), 0u32);
         for (start, length) in &self.0 {

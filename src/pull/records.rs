@@ -137,8 +137,9 @@ impl Pass<'_, '_> {
                 .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
         if reading.deleted {
-            if known.is_some() {
-                self.tally.deleted += 1;
+            if let Some(known) = known {
+                pending.counts.deleted += 1;
+                pending.touched.push(known.ordinal);
                 pending.delete(reading.key, Gone::Tombstone);
             }
             return Ok(None);
@@ -172,13 +173,16 @@ impl Pass<'_, '_> {
                 .next_ordinal(self.id)
                 .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
+        if known.is_some() {
+            pending.touched.push(ordinal);
+        }
         if !on_page.has(ordinal) {
-            let tally = if known.is_some() {
-                &mut self.tally.changed
+            let count = if known.is_some() {
+                &mut pending.counts.changed
             } else {
-                &mut self.tally.added
+                &mut pending.counts.added
             };
-            *tally += 1;
+            *count += 1;
         }
         self.met(ordinal, on_page);
         let Reading {
@@ -241,17 +245,27 @@ impl Pass<'_, '_> {
 
     /// What is pending goes to the sink, then to the store.
     pub(super) fn flush(&mut self, pending: &mut Pending) -> Result<(), Failure> {
+        let counts = pending.counts;
         if self.mode.dry_run {
             pending.clear();
-            return Ok(());
+        } else {
+            self.deliver(pending)?;
         }
+        self.tally.added += counts.added;
+        self.tally.changed += counts.changed;
+        self.tally.deleted += counts.deleted;
+        Ok(())
+    }
+
+    fn deliver(&mut self, pending: &mut Pending) -> Result<(), Failure> {
+        let overtaken = self.overtaken_memos(&pending.touched)?;
         let fetched = self.tools.wait.clock().wall();
         let mut delivery = Delivery {
             store: self.tools.store,
             sink: self.tools.sink,
             wait: self.tools.wait,
         };
-        delivery.flush(self.source, self.id, pending, fetched)
+        delivery.flush(self.source, self.id, pending, fetched, overtaken)
     }
 }
 

@@ -463,6 +463,10 @@ fn failure_of(error: &ureq::Error) -> Failure {
         return failure_of_cause(cause);
     }
     match error {
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Failure::new(
+            Kind::Failing,
+            "the connection was closed in the middle of the answer's head",
+        ),
         ureq::Error::Io(error) => failure_of_io(error),
         ureq::Error::LargeResponseHeader(_, limit) => Failure::new(
             Kind::NotOurs,
@@ -471,6 +475,10 @@ fn failure_of(error: &ureq::Error) -> Failure {
         ureq::Error::Protocol(_) | ureq::Error::Http(_) => Failure::new(
             Kind::NotOurs,
             format!("the answer is no HTTP that can be trusted: {error}"),
+        ),
+        ureq::Error::BodyStalled => Failure::new(
+            Kind::NotOurs,
+            "the answer is no HTTP that can be trusted: a chunk without a readable size",
         ),
         ureq::Error::ConnectProxyFailed(reason) => Failure::new(
             Kind::Failing,
@@ -499,11 +507,16 @@ pub fn failure_of_io(error: &io::Error) -> Failure {
     if let Some(cause) = cause_in(error) {
         return failure_of_cause(cause);
     }
-    if let Some(large) = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<TooLarge>())
-    {
+    let inner = error.get_ref();
+    if let Some(large) = inner.and_then(|inner| inner.downcast_ref::<TooLarge>()) {
         return Failure::new(Kind::NotOurs, large.to_string());
+    }
+    // Broken chunks reach a reader as ureq's own error inside of this one.
+    if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
+        return failure_of(error);
+    }
+    if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<io::Error>()) {
+        return failure_of_io(error);
     }
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {

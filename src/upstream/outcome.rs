@@ -284,6 +284,9 @@ fn full(headers: &Headers, asked: &Asked<'_>) -> Verdict {
             "200 with a Content-Range: a part, sold as the whole",
         );
     }
+    if let Err(reason) = framing(headers) {
+        return failed(Kind::NotOurs, reason);
+    }
     if let Err(codings) = coding(headers) {
         return failed(
             Kind::NotOurs,
@@ -329,6 +332,27 @@ pub fn coding(headers: &Headers) -> Result<Coding, String> {
         }
         _ => Err(codings.join(", ")),
     }
+}
+
+/// Whether the head says without doubt where the body ends (RFC 9112 6.3): one length, or exactly `chunked`. A library that
+/// picks one of two lengths or skips a coding that it does not know would read a part, or something else, as the whole.
+fn framing(headers: &Headers) -> Result<(), String> {
+    let codings = headers.list("transfer-encoding");
+    let is_chunked = codings.len() == 1 && codings[0].eq_ignore_ascii_case("chunked");
+    if headers.bytes("transfer-encoding").is_some() && !is_chunked {
+        return Err(format!(
+            "Transfer-Encoding {:.60} cannot be read",
+            codings.join(", ")
+        ));
+    }
+    let mut lengths = headers.lines("content-length");
+    if let Some(first) = lengths.next() {
+        let number = !first.is_empty() && first.iter().all(u8::is_ascii_digit);
+        if !number || lengths.any(|other| other != first) {
+            return Err("its Content-Length is no number, or several".into());
+        }
+    }
+    Ok(())
 }
 
 fn empty(status: u16, asked: &Asked<'_>) -> Verdict {

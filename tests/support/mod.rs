@@ -2,10 +2,12 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "a test that cannot be set up has failed"
 )]
 #![allow(unreachable_pub, reason = "a module of each test file")]
 
+pub mod agent;
 pub mod answer;
 pub mod attendant;
 pub mod client;
