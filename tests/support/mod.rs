@@ -9,6 +9,9 @@
 pub mod answer;
 pub mod attendant;
 pub mod client;
+pub mod device;
+pub mod dice;
+pub mod parts;
 pub mod pki;
 pub mod proxy;
 pub mod upstream;
