@@ -142,7 +142,6 @@ impl Story {
             let strace = [
                 "strace",
                 "-f",
-                "--seccomp-bpf",
                 "-qq",
                 "-o",
                 "/dev/null",

@@ -184,9 +184,11 @@ fn wire(report: &Value) -> u64 {
 
 fn rows(nginx: &Nginx) -> u64 {
     let db = rusqlite::Connection::open(nginx.home.path().join("state/data.db")).unwrap();
-    db.query_row("SELECT count(*) FROM quakes", [], |row| row.get::<_, i64>(0))
-        .map(|count| u64::try_from(count).unwrap())
-        .unwrap()
+    db.query_row("SELECT count(*) FROM quakes", [], |row| {
+        row.get::<_, i64>(0)
+    })
+    .map(|count| u64::try_from(count).unwrap())
+    .unwrap()
 }
 
 /// First all, then nothing for under `small` bytes, then exactly what was edited and removed.
@@ -286,9 +288,7 @@ fn a_stranger_s_certificate_is_refused_and_says_what_to_do() {
 
 #[test]
 fn polls_of_a_running_agent_share_one_connection() {
-    let Some(nginx) =
-        Nginx::start("access_log conn.log conn;")
-    else {
+    let Some(nginx) = Nginx::start("access_log conn.log conn;") else {
         return;
     };
     nginx.put(&feed());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::collection::{local, upsert};
 use crate::clock::Timestamp;
 use crate::config::Source;
-use crate::record::{Change, Gone, Known, RecordKey};
+use crate::record::{Change, Gone, Known, Ordinal, RecordKey};
 use crate::sink::sqlite::SqliteSink;
 use crate::sink::{self, Sink as _, SinkError, SinkTrouble};
 use crate::store::{Batch, SourceId, Store};
@@ -27,6 +27,8 @@ const BUSY_STEPS: u32 = 100;
 pub(super) struct Pending {
     changes: Vec<Change>,
     known: HashMap<RecordKey, (usize, Option<Known>)>,
+    /// Records that were known before.
+    touched: Vec<Ordinal>,
     bytes: usize,
 }
 
@@ -34,6 +36,17 @@ impl Pending {
     /// What will be known of a record once this is delivered; `None` if it is not in here.
     pub(super) fn known(&self, key: &RecordKey) -> Option<Option<Known>> {
         self.known.get(key).map(|(_, known)| *known)
+    }
+
+    /// The record of this ordinal, known before, changes or goes.
+    pub(super) fn touch(&mut self, ordinal: Ordinal) {
+        self.touched.push(ordinal);
+    }
+
+    /// Records that were known before and will be different, in order.
+    pub(super) fn touched(&mut self) -> &[Ordinal] {
+        self.touched.sort_unstable();
+        &self.touched
     }
 
     pub(super) fn upsert(
@@ -90,13 +103,14 @@ pub(super) struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// Delivers what is pending under the next generation, then commits its digests under it.
+    /// Delivers what is pending under the next generation, then commits its digests under it, with what is in `batch`.
     pub(super) fn flush(
         &mut self,
         source: &Source,
         id: SourceId,
         pending: &mut Pending,
         fetched: Timestamp,
+        mut batch: Batch,
     ) -> Result<(), Failure> {
         if pending.changes.is_empty() {
             return Ok(());
@@ -108,7 +122,6 @@ impl Delivery<'_> {
             fetched,
             changes: &pending.changes,
         })?;
-        let mut batch = Batch::new();
         for (key, (_, known)) in pending.known.drain() {
             match known {
                 Some(known) => batch.set(id, &key, known),

@@ -4,8 +4,9 @@
 use url::Url;
 
 use super::collection::{Pass, local};
-use super::memo::{Memo, page_id};
+use super::memo::{Memo, Ordinals, page_id};
 use super::position::Position;
+use crate::record::Ordinal;
 use crate::store::{Batch, Key, SourceId, Tag};
 use crate::upstream::client::Head;
 use crate::upstream::conditional::{CacheControl, vary_is_star};
@@ -137,6 +138,29 @@ impl Pass<'_, '_> {
         self.commit(batch)
     }
 
+    /// Records that differ from now on are vouched for by no memo: a memo means "as they were when I was written". Without
+    /// this, a pass that ends between a page's first batch and its memo would leave the old one, and an upstream that
+    /// goes back would be answered with what it no longer says.
+    pub(super) fn unvouch(&self, batch: &mut Batch, touched: &[Ordinal]) -> Result<(), Failure> {
+        if touched.is_empty() {
+            return Ok(());
+        }
+        let mut last = None;
+        let prefix = Key::new(Tag::Memo, self.id, b"");
+        for entry in self.tools.store.scan(&prefix) {
+            let (rest, bytes) = entry.map_err(|e| local(&e))?;
+            let Some((page, part)) = rest.split_first_chunk::<8>() else {
+                continue;
+            };
+            let is_head = part == [0, 0];
+            if !is_head && last != Some(*page) && vouches(&bytes, touched) {
+                batch.remove_prefix(Key::new(Tag::Memo, self.id, page));
+                last = Some(*page);
+            }
+        }
+        Ok(())
+    }
+
     fn recheck_is_due(&self, stored: Option<&Memo>) -> bool {
         stored.is_some_and(|memo| !self.is_usable(memo))
     }
@@ -174,6 +198,11 @@ impl Pass<'_, '_> {
         }
         self.commit(batch)
     }
+}
+
+/// Whether a stored part of a memo's ordinals has one of these, or cannot be read.
+fn vouches(part: &[u8], touched: &[Ordinal]) -> bool {
+    Ordinals::decode(&[part]).is_none_or(|ordinals| ordinals.has_any(touched))
 }
 
 fn memo_key(id: SourceId, url: &Url, part: usize) -> Key {

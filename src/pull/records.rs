@@ -13,6 +13,7 @@ use crate::json::Json;
 use crate::pointer::Pointer;
 use crate::record::{Digest, Gone, Known, Ordinal};
 use crate::sink::BadRow;
+use crate::store::Batch;
 use crate::upstream::client::{failure_of_io, shown};
 use crate::upstream::outcome::{Failure, Kind};
 
@@ -136,8 +137,9 @@ impl Pass<'_, '_> {
                 .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
         if reading.deleted {
-            if known.is_some() {
+            if let Some(known) = known {
                 self.tally.deleted += 1;
+                pending.touch(known.ordinal);
                 pending.delete(reading.key, Gone::Tombstone);
             }
             return Ok(None);
@@ -164,7 +166,10 @@ impl Pass<'_, '_> {
         }
         let digest = self.reader.digest(&reading);
         let ordinal = match known {
-            Some(known) => known.ordinal,
+            Some(known) => {
+                pending.touch(known.ordinal);
+                known.ordinal
+            }
             None => self
                 .tools
                 .store
@@ -245,12 +250,14 @@ impl Pass<'_, '_> {
             return Ok(());
         }
         let fetched = self.tools.wait.clock().wall();
+        let mut batch = Batch::new();
+        self.unvouch(&mut batch, pending.touched())?;
         let mut delivery = Delivery {
             store: self.tools.store,
             sink: self.tools.sink,
             wait: self.tools.wait,
         };
-        delivery.flush(self.source, self.id, pending, fetched)
+        delivery.flush(self.source, self.id, pending, fetched, batch)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::config::Source;
 use crate::pull::repair::RepairError;
 use crate::record::Known;
 use crate::sink::sqlite::SqliteSink;
-use crate::store::Store;
+use crate::store::{Batch, Store};
 use crate::upstream::outcome::{Failure, Kind};
 use crate::wait::Wait;
 
@@ -71,7 +71,8 @@ fn deliver_all(
             tally.changed += 1;
         }
         let mut delivery = Delivery { store, sink, wait };
-        delivery.flush(source, id, &mut pending, wait.clock().wall())?;
+        let now = wait.clock().wall();
+        delivery.flush(source, id, &mut pending, now, Batch::new())?;
         wait.breathe()
             .map_err(|error| crate::upstream::client::failure_of_io(&error))?;
     }

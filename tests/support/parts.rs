@@ -94,6 +94,20 @@ impl Parts {
         });
     }
 
+    /// Rewrites every other part, and the last ones of the list are gone.
+    pub fn rewrite_some_and_lose_the_last(&mut self, lost: usize) {
+        self.edit(|parts, list| {
+            let keys: Vec<u64> = list.0.keys().copied().collect();
+            keys.iter()
+                .step_by(2)
+                .for_each(|key| parts.rewrite(list, *key));
+            keys.iter()
+                .rev()
+                .take(lost)
+                .for_each(|key| drop(list.0.remove(key)));
+        });
+    }
+
     /// Adds parts at the end of the list.
     pub fn add(&mut self, count: u64) {
         self.edit(|parts, list| (0..count).for_each(|_| parts.insert(list)));
