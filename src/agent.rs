@@ -11,6 +11,7 @@ use crate::pull::collection::{Mode, Tools, pass};
 use crate::pull::replay::replay;
 use crate::pull::report::{Outcome, Report, Tally};
 use crate::schedule::{Ended, Rhythm, Why, next_due};
+use crate::sink::SinkTrouble;
 use crate::sink::sqlite::{SourceState, rfc3339};
 use crate::state::{State, StateError};
 use crate::store::{Key, Opening, Progress, Tag, Verdict};
@@ -21,6 +22,9 @@ use crate::wait::{Wait, Woke};
 
 /// Entries of the store that are verified in one slice.
 const VERIFY_SLICE: usize = 500;
+/// How long another program's lock on `data.db` is waited for when it is opened, and in which steps.
+const BUSY_STEP: Duration = Duration::from_millis(200);
+const BUSY_STEPS: u32 = 25;
 /// How long an unusable state directory is left alone before the next try.
 const REOPEN: Duration = Duration::from_secs(10);
 /// How often it is looked whether the store wants to be rewritten.
@@ -132,7 +136,7 @@ impl Agent {
         if self.state.is_some() {
             return Ok(());
         }
-        let state = State::open(&self.config, self.wait.clock().wall())?;
+        let state = self.open_patiently()?;
         let alarms = state.alarms.clone();
         self.desk.publish(|status| status.alarms.extend(alarms));
         self.state = Some(state);
@@ -140,6 +144,25 @@ impl Agent {
         self.recall();
         self.publish();
         Ok(())
+    }
+
+    /// Another program that holds a write lock on `data.db` is waited for, with everybody served meanwhile; not for ever.
+    fn open_patiently(&self) -> Result<State, StateError> {
+        let mut tries = 0;
+        loop {
+            match State::open(&self.config, self.wait.clock().wall()) {
+                Err(StateError::Sink(error))
+                    if error.kind == SinkTrouble::Busy && tries < BUSY_STEPS =>
+                {
+                    tries += 1;
+                    let until = self.wait.now().after(BUSY_STEP);
+                    if self.wait.pause_until(until).is_err() {
+                        return Err(StateError::Sink(error));
+                    }
+                }
+                other => return other,
+            }
+        }
     }
 
     /// What the state directory says of the sources: how they stood, and whether an upstream asked us to wait.
@@ -558,6 +581,7 @@ impl Agent {
             });
             if let Err(error) = noted {
                 log::error!("{error}");
+                runner.noted = None;
             }
         }
         self.publish();

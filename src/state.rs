@@ -96,19 +96,19 @@ impl State {
         make(&dir, 0o750)?;
         let lock = Lock::take(&dir)?;
         let mut alarms = Vec::new();
-        let (mut store, opening) =
-            Store::open(&dir.join("state"), now).map_err(StateError::Store)?;
-        if let store::Opening::Rebuilt { aside, why } = opening {
-            alarms.push(format!(
-                "the store was damaged ({why}): it is kept as {}, and all is compared again",
-                aside.display()
-            ));
-        }
         let (mut sink, opening) =
             SqliteSink::open(&dir.join("data.db"), now).map_err(StateError::Sink)?;
         if let sqlite::Opening::Replaced { aside, why } = opening {
             alarms.push(format!(
                 "data.db was damaged ({why}): it is kept as {}, and all is delivered again",
+                aside.display()
+            ));
+        }
+        let (mut store, opening) =
+            Store::open(&dir.join("state"), now).map_err(StateError::Store)?;
+        if let store::Opening::Rebuilt { aside, why } = opening {
+            alarms.push(format!(
+                "the store was damaged ({why}): it is kept as {}, and all is compared again",
                 aside.display()
             ));
         }

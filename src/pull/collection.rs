@@ -17,14 +17,15 @@ use super::pages::{Next, PageFacts, PageFault};
 use super::position::Position;
 use super::reading::RecordReader;
 use super::records::PageRead;
+use super::repair::config_key;
 use super::report::{Outcome, Report, Tally};
 use crate::clock::{Mono, Timestamp};
 use crate::config::Source;
 use crate::pointer::Pointer;
 use crate::record::{Change, Digest, Gone, RecordKey};
 use crate::sink::BadRow;
-use crate::sink::sqlite::SqliteSink;
-use crate::store::{Batch, Key, SourceId, Store, StoreError, Tag};
+use crate::sink::sqlite::{SqliteSink, Written};
+use crate::store::{Batch, SourceId, Store, StoreError};
 use crate::upstream::client::{Answer, Ask, Client, Full, Head, Held, shown};
 use crate::upstream::conditional::{Validators, fresh_for};
 use crate::upstream::outcome::{Expect, Failure, Kind};
@@ -231,7 +232,8 @@ impl<'a, 't> Pass<'a, 't> {
                 return Ok(self.done());
             }
             let (missing, known) = self.missing()?;
-            if missing > 0 && self.source.pages.moves() && self.listing == 1 {
+            let moves = self.source.pages.moves() && self.met.len() > 1;
+            if missing > 0 && moves && self.listing == 1 {
                 // Records move between pages while we read: one listing alone proves no absence. What either of two
                 // has met is there.
                 self.listing = 2;
@@ -243,23 +245,53 @@ impl<'a, 't> Pass<'a, 't> {
         }
     }
 
-    /// Reads everything again when the config that decides what a digest or a memo means has changed.
+    /// Reads everything again when the config that decides what a digest or a memo means has changed. Doubt first, then the
+    /// sink, then what says that it was done: a cut in between does it again, also under yet another config.
     fn adopt_config(&mut self) -> Result<(), Failure> {
-        let key = Key::new(Tag::Counter, self.id, b"config");
+        let key = config_key(self.id);
         let stored = self.tools.store.get(&key).map_err(|e| local(&e))?;
         if stored.as_deref() == Some(&self.mode.config[..]) {
             return Ok(());
         }
-        if stored.is_some() {
+        let known = self.tools.store.count(self.id);
+        if known > 0 {
             log::info!(
                 "{}: its config changed, everything is read again",
                 self.source.name
             );
-            super::repair::doubt(self.tools.store, self.id).map_err(|e| local(&e))?;
         }
+        super::repair::doubt(self.tools.store, self.id).map_err(|e| local(&e))?;
+        self.note_written(known == 0)?;
         let mut batch = Batch::new();
         batch.put(key, &self.mode.config);
         self.commit(batch)
+    }
+
+    fn note_written(&mut self, whole: bool) -> Result<(), Failure> {
+        let written = Written {
+            config: self.mode.config.to_vec(),
+            whole,
+        };
+        self.tools
+            .sink
+            .note_written(&self.source.name, &written)
+            .map_err(|error| sink_failure(&error))
+    }
+
+    /// Once every row was written under this config, the sink says so; then it can teach a new store.
+    fn note_whole(&mut self) -> Result<(), Failure> {
+        let written = self.tools.sink.written(&self.source.name);
+        let written = written.map_err(|error| sink_failure(&error))?;
+        if written.is_some_and(|written| written.whole) {
+            return Ok(());
+        }
+        for entry in self.tools.store.records(self.id, None) {
+            let (_, known) = entry.map_err(|e| local(&e))?;
+            if known.digest == Digest::UNKNOWN {
+                return Ok(());
+            }
+        }
+        self.note_written(true)
     }
 
     /// The place where a resumed pass went on is no more: everything is walked again.
@@ -357,6 +389,12 @@ impl<'a, 't> Pass<'a, 't> {
                 shown(&head.url)
             ));
         }
+        // What was delivered has taken the memos with it that vouched for what was there before.
+        let stored = if self.tally.delivered() > self.delivered {
+            self.memo(url)?
+        } else {
+            stored
+        };
         self.close_page(url, &memo, &head, stored.as_ref(), number)?;
         (self.tools.progress)(&self.tally);
         Ok(memo.next)
@@ -434,7 +472,9 @@ impl<'a, 't> Pass<'a, 't> {
     fn missing(&self) -> Result<(u64, u64), Failure> {
         let known = self.tools.store.count(self.id);
         let settled = self.all_304 && self.mode.settled == Some(self.tools.store.generation());
-        if settled || self.blind {
+        // While an interrupted pass was not running, what stood on pages to come may have moved to pages behind: only the
+        // pass from the start that follows proves an absence.
+        if settled || self.blind || self.resumed {
             return Ok((0, known));
         }
         let mut missing = 0;
@@ -463,6 +503,7 @@ impl<'a, 't> Pass<'a, 't> {
         if !self.mode.dry_run {
             self.forget_position()?;
             self.evict_memos()?;
+            self.note_whole()?;
             // What a 304 vouched for was noted when it was read.
             if self.bad_vouched == 0 && !self.resumed {
                 let noted = self.tools.sink.note_bad(&self.source.name, &self.bad);
@@ -491,6 +532,7 @@ impl<'a, 't> Pass<'a, 't> {
                 let (key, record) = entry.map_err(|e| local(&e))?;
                 if !self.marks.has(record.ordinal) {
                     pending.counts.deleted += 1;
+                    pending.touch(record.ordinal);
                     pending.delete(key, Gone::Missing);
                     if pending.is_full() {
                         break;

@@ -27,12 +27,11 @@ const BUSY_STEPS: u32 = 100;
 pub(super) struct Pending {
     changes: Vec<Change>,
     known: HashMap<RecordKey, (usize, Option<Known>)>,
+    /// Records that were known before.
+    touched: Vec<Ordinal>,
     bytes: usize,
     /// What it comes to; counted when it is delivered.
     pub(super) counts: Counts,
-    /// Records that were known and are changed or deleted here: a page that holds them in their old form no longer has
-    /// what we have.
-    pub(super) touched: Vec<Ordinal>,
 }
 
 /// What pending changes come to.
@@ -47,6 +46,17 @@ impl Pending {
     /// What will be known of a record once this is delivered; `None` if it is not in here.
     pub(super) fn known(&self, key: &RecordKey) -> Option<Option<Known>> {
         self.known.get(key).map(|(_, known)| *known)
+    }
+
+    /// The record of this ordinal, known before, changes or goes.
+    pub(super) fn touch(&mut self, ordinal: Ordinal) {
+        self.touched.push(ordinal);
+    }
+
+    /// Records that were known before and will be different, in order.
+    pub(super) fn touched(&mut self) -> &[Ordinal] {
+        self.touched.sort_unstable();
+        &self.touched
     }
 
     pub(super) fn upsert(

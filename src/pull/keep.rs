@@ -1,12 +1,10 @@
 //! What is kept between pages and between passes: memos, marks, the position. Written with changes, and otherwise at most
 //! once in a checkpoint, so that an idle poll writes nothing.
 
-use std::collections::BTreeMap;
-
 use url::Url;
 
 use super::collection::{Pass, local};
-use super::memo::{Memo, page_id};
+use super::memo::{Memo, Ordinals, page_id};
 use super::position::Position;
 use crate::record::Ordinal;
 use crate::store::{Batch, Key, SourceId, Tag};
@@ -151,6 +149,8 @@ impl Pass<'_, '_> {
     /// are not from there. It ends as well for a page that a record has left for the one being read; that page's own
     /// body has changed then, so nothing is lost. (Pages that this pass has met already keep theirs: of a record that
     /// stands on several pages in several forms, each would else undo the other for ever.)
+    ///
+    /// `touched` ascends.
     pub(super) fn overtaken_memos(&mut self, touched: &[Ordinal]) -> Result<Batch, Failure> {
         let mut batch = Batch::new();
         if let Some(page) = self.reading.take() {
@@ -159,21 +159,18 @@ impl Pass<'_, '_> {
         if touched.is_empty() {
             return Ok(batch);
         }
-        let mut pages: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
-        for (rest, bytes) in self.entries(&Key::new(Tag::Memo, self.id, b""))? {
-            let page = rest.get(..8).unwrap_or(&rest).to_vec();
-            pages.entry(page).or_default().push(bytes);
-        }
-        for (page, parts) in pages {
-            let met = <[u8; 8]>::try_from(&page[..]).is_ok_and(|page| self.met.contains(&page));
-            let overtaken = !met
-                && Memo::decode(&parts).is_none_or(|memo| {
-                    touched
-                        .iter()
-                        .any(|ordinal| memo.ordinals.contains(*ordinal))
-                });
-            if overtaken {
-                batch.remove_prefix(Key::new(Tag::Memo, self.id, &page));
+        let mut last = None;
+        let prefix = Key::new(Tag::Memo, self.id, b"");
+        for entry in self.tools.store.scan(&prefix) {
+            let (rest, bytes) = entry.map_err(|e| local(&e))?;
+            let Some((page, part)) = rest.split_first_chunk::<8>() else {
+                continue;
+            };
+            let is_head = part == [0, 0];
+            let known = last == Some(*page) || self.met.contains(page);
+            if !is_head && !known && vouches(&bytes, touched) {
+                batch.remove_prefix(Key::new(Tag::Memo, self.id, page));
+                last = Some(*page);
             }
         }
         Ok(batch)
@@ -212,6 +209,11 @@ impl Pass<'_, '_> {
         }
         self.commit(batch)
     }
+}
+
+/// Whether a stored part of a memo's ordinals has one of these, or cannot be read.
+fn vouches(part: &[u8], touched: &[Ordinal]) -> bool {
+    Ordinals::decode(&[part]).is_none_or(|ordinals| ordinals.has_any(touched))
 }
 
 fn memo_key(id: SourceId, url: &Url, part: usize) -> Key {

@@ -147,16 +147,6 @@ impl Ordinals {
             .flat_map(|(start, length)| (0..*length).map(move |n| start.saturating_add(n)))
     }
 
-    /// Whether `ordinal` is one of them.
-    #[must_use]
-    pub fn contains(&self, ordinal: Ordinal) -> bool {
-        let behind = self.0.partition_point(|(start, _)| *start <= ordinal);
-        behind
-            .checked_sub(1)
-            .and_then(|at| self.0.get(at))
-            .is_some_and(|(start, length)| ordinal - start < *length)
-    }
-
     fn encode(&self) -> Vec<Vec<u8>> {
         let (mut parts, mut part, mut last) = (Vec::new(), Writer::default(), 0u32);
         for (start, length) in &self.0 {
@@ -174,10 +164,22 @@ impl Ordinals {
         parts
     }
 
-    fn decode(parts: &[Vec<u8>]) -> Option<Self> {
+    /// Whether one of these, in ascending order, is in it.
+    #[must_use]
+    pub fn has_any(&self, ordinals: &[Ordinal]) -> bool {
+        self.0.iter().any(|(start, length)| {
+            let at = ordinals.partition_point(|ordinal| ordinal < start);
+            ordinals
+                .get(at)
+                .is_some_and(|ordinal| ordinal - start < *length)
+        })
+    }
+
+    /// From stored parts, all or some.
+    pub(super) fn decode(parts: &[impl AsRef<[u8]>]) -> Option<Self> {
         let mut runs = Vec::new();
         for part in parts {
-            let (mut reader, mut last) = (Reader::new(part), 0u32);
+            let (mut reader, mut last) = (Reader::new(part.as_ref()), 0u32);
             while !reader.is_empty() {
                 let start = last.checked_add(u32::try_from(reader.number()?).ok()?)?;
                 let length = u32::try_from(reader.number()?).ok()?;
@@ -238,6 +240,16 @@ mod tests {
         let memo = memo((1000..2_001_000).collect());
         assert!(memo.encode().iter().map(Vec::len).sum::<usize>() < 200);
         assert_eq!(memo.ordinals.iter().count(), 2_000_000);
+    }
+
+    proptest! {
+        #[test]
+        fn one_of_them_is_found_in_its_runs(ordinals: Vec<u8>, mut asked: Vec<u8>) {
+            asked.sort_unstable();
+            let wide = |all: &[u8]| all.iter().map(|ordinal| u32::from(*ordinal)).collect::<Vec<_>>();
+            let has = asked.iter().any(|ordinal| ordinals.contains(ordinal));
+            prop_assert_eq!(Ordinals::collect(wide(&ordinals)).has_any(&wide(&asked)), has);
+        }
     }
 
     #[test]

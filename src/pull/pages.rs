@@ -130,10 +130,11 @@ impl Pages {
     }
 
     /// Whether records may move from one page to another while the pass goes on, so that one listing alone does not
-    /// prove an absence.
+    /// prove an absence. Only a listing that goes by the records' own keys cannot; behind a link or a token there may be
+    /// an offset.
     #[must_use]
     pub fn moves(&self) -> bool {
-        matches!(self, Self::Page { .. } | Self::Offset { .. })
+        !matches!(self, Self::Single | Self::LastKey { .. })
     }
 
     /// Decides what comes after a page.

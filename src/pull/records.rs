@@ -139,7 +139,7 @@ impl Pass<'_, '_> {
         if reading.deleted {
             if let Some(known) = known {
                 pending.counts.deleted += 1;
-                pending.touched.push(known.ordinal);
+                pending.touch(known.ordinal);
                 pending.delete(reading.key, Gone::Tombstone);
             }
             return Ok(None);
@@ -166,16 +166,16 @@ impl Pass<'_, '_> {
         }
         let digest = self.reader.digest(&reading);
         let ordinal = match known {
-            Some(known) => known.ordinal,
+            Some(known) => {
+                pending.touch(known.ordinal);
+                known.ordinal
+            }
             None => self
                 .tools
                 .store
                 .next_ordinal(self.id)
                 .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
-        if known.is_some() {
-            pending.touched.push(ordinal);
-        }
         if !on_page.has(ordinal) {
             let count = if known.is_some() {
                 &mut pending.counts.changed
@@ -258,7 +258,7 @@ impl Pass<'_, '_> {
     }
 
     fn deliver(&mut self, pending: &mut Pending) -> Result<(), Failure> {
-        let overtaken = self.overtaken_memos(&pending.touched)?;
+        let overtaken = self.overtaken_memos(pending.touched())?;
         let fetched = self.tools.wait.clock().wall();
         let mut delivery = Delivery {
             store: self.tools.store,

@@ -13,6 +13,9 @@ use crate::sink::SinkError;
 use crate::sink::sqlite::SqliteSink;
 use crate::store::{Batch, Key, SourceId, Store, StoreError, Tag};
 
+/// Stands where no config's fingerprint can: the next pass adopts its own.
+const NO_CONFIG: &[u8] = b"";
+
 /// Entries in one commit.
 const CHUNK: usize = 250;
 
@@ -100,6 +103,12 @@ impl From<SinkError> for RepairError {
     }
 }
 
+/// Where the store keeps under which config it knows what it knows of a source.
+#[must_use]
+pub fn config_key(id: SourceId) -> Key {
+    Key::new(Tag::Counter, id, b"config")
+}
+
 /// Makes store and sink agree before the first pass. Can be cut at any point: it is decided and done again.
 ///
 /// # Errors
@@ -148,8 +157,24 @@ pub fn agree<'a>(
         if store.count(id) != sink.count(source)? {
             relearn(store, sink, source)?;
         }
+        doubt_other_config(store, sink, source)?;
     }
     Ok(repair)
+}
+
+/// Rows that were written under another config than the store believes: the next pass shall write all of them again.
+fn doubt_other_config(
+    store: &mut Store,
+    sink: &SqliteSink,
+    source: &Source,
+) -> Result<(), RepairError> {
+    let key = config_key(store.source(&source.name)?);
+    let believed = store.get(&key)?;
+    let written = sink.written(&source.name)?.map(|written| written.config);
+    if believed.is_none() || believed == written {
+        return Ok(());
+    }
+    Ok(commit(store, |batch| batch.put(key, NO_CONFIG))?)
 }
 
 fn commit(store: &mut Store, fill: impl FnOnce(&mut Batch)) -> Result<(), StoreError> {
@@ -166,16 +191,24 @@ fn doubt_after(
     since: u64,
 ) -> Result<(), RepairError> {
     let id = store.source(&source.name)?;
-    let mut keys = sink.removed_after(source, since)?;
+    let mut keys = Vec::new();
+    let removed = sink.removed_after(source, since)?;
     sink.rows_after(source, since, |row| keys.push(row.key))?;
-    if keys.is_empty() {
+    if keys.is_empty() && removed.is_empty() {
         return Ok(());
     }
     log::info!(
         "{}: {} records were delivered just before a cut, they are compared again",
         source.name,
-        keys.len()
+        keys.len() + removed.len()
     );
+    // A row that is gone is not known any more: if upstream still has it, it comes as a new one.
+    for chunk in removed.chunks(CHUNK) {
+        let mut batch = Batch::new();
+        drop_memory(&mut batch, id);
+        chunk.iter().for_each(|key| batch.unset(id, key));
+        store.commit(batch)?;
+    }
     for chunk in keys.chunks(CHUNK) {
         let mut batch = Batch::new();
         drop_memory(&mut batch, id);
@@ -198,6 +231,11 @@ fn doubt_after(
 /// other sinks may not have had them.
 fn relearn(store: &mut Store, sink: &SqliteSink, source: &Source) -> Result<(), RepairError> {
     let id = store.source(&source.name)?;
+    // Before the records: rows of several configs teach nothing that a digest could be compared with.
+    let written = sink.written(&source.name)?;
+    let config = written.filter(|written| written.whole);
+    let config = config.map_or(NO_CONFIG.to_vec(), |written| written.config);
+    commit(store, |batch| batch.put(config_key(id), &config))?;
     store.forget(id)?;
     let last = sink.generation()?;
     let mut uncertain = std::collections::HashSet::new();

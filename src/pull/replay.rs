@@ -71,7 +71,8 @@ fn deliver_all(
             tally.changed += 1;
         }
         let mut delivery = Delivery { store, sink, wait };
-        delivery.flush(source, id, &mut pending, wait.clock().wall(), Batch::new())?;
+        let now = wait.clock().wall();
+        delivery.flush(source, id, &mut pending, now, Batch::new())?;
         wait.breathe()
             .map_err(|error| crate::upstream::client::failure_of_io(&error))?;
     }

@@ -56,6 +56,15 @@ pub struct Row {
     pub updated_ms: Option<i64>,
 }
 
+/// Under which config the rows of a source were written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Its fingerprint.
+    pub config: Vec<u8>,
+    /// All rows; else those only that the store is sure of, and the others under an earlier one.
+    pub whole: bool,
+}
+
 /// What was noted of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Noted {
@@ -204,24 +213,68 @@ impl SqliteSink {
                 index = quoted(&format!("_{}_generation", source.name)),
             ));
         }
-        for name in wanted.iter().filter(|name| !contains(&known, name)) {
-            self.execute_batch(&format!(
-                "ALTER TABLE {} ADD COLUMN {}",
-                quoted(&source.name),
-                quoted(name)
-            ))?;
+        let table = quoted(&source.name);
+        let added = wanted.iter().filter(|name| !contains(&known, name));
+        let added = added.map(|name| format!("ALTER TABLE {table} ADD COLUMN {};", quoted(name)));
+        let is_dropped =
+            |name: &&String| !contains(&wanted, name) && !BUILT_IN.contains(&name.as_str());
+        let dropped = known.iter().filter(is_dropped);
+        let dropped =
+            dropped.map(|name| format!("ALTER TABLE {table} DROP COLUMN {};", quoted(name)));
+        let changes: String = added.chain(dropped).collect();
+        if changes.is_empty() {
+            return Ok(());
         }
-        for name in known
-            .iter()
-            .filter(|name| !contains(&wanted, name) && !BUILT_IN.contains(&name.as_str()))
-        {
-            self.execute_batch(&format!(
-                "ALTER TABLE {} DROP COLUMN {}",
-                quoted(&source.name),
-                quoted(name)
-            ))?;
+        // What the rows hold in new columns is nobody's config any more, also if this one is taken back.
+        let forget = format!(
+            "DELETE FROM _written WHERE source = {};",
+            literal(&source.name)
+        );
+        self.execute_batch(&format!("BEGIN IMMEDIATE; {forget} {changes} COMMIT;"))
+            .inspect_err(|_| self.roll_back())
+    }
+
+    fn roll_back(&self) {
+        if !self.db.is_autocommit() {
+            if let Err(error) = self.execute_batch("ROLLBACK") {
+                log::error!("{error}");
+            }
         }
-        Ok(())
+    }
+
+    /// Under which config the rows of a source were written; `None` if that is not known.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn written(&self, source: &str) -> Result<Option<Written>, SinkError> {
+        self.db
+            .query_row(
+                "SELECT config, whole FROM _written WHERE source = ?1",
+                [source],
+                |row| {
+                    Ok(Written {
+                        config: row.get(0)?,
+                        whole: row.get(1)?,
+                    })
+                },
+            )
+            .optional()
+            .map_err(|e| self.explain(&e))
+    }
+
+    /// Notes under which config the rows of a source are written from now on.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn note_written(&mut self, source: &str, written: &Written) -> Result<(), SinkError> {
+        self.db
+            .execute(
+                "INSERT INTO _written VALUES (?1, ?2, ?3)
+                 ON CONFLICT (source) DO UPDATE SET config = ?2, whole = ?3",
+                params![source, written.config, written.whole],
+            )
+            .map(drop)
+            .map_err(|e| self.explain(&e))
     }
 
     fn known_columns(&self, table: &str) -> Result<Vec<String>, SinkError> {
@@ -521,33 +574,39 @@ fn contains(names: &[String], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-fn layout(db: &mut Connection) -> rusqlite::Result<String> {
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let exists = tx
-        .query_row(
-            "SELECT 1 FROM sqlite_master WHERE name = '_gleaner'",
-            [],
-            |_| Ok(()),
-        )
-        .optional()?
-        .is_some();
-    if !exists {
-        tx.execute_batch(
-            "CREATE TABLE _gleaner (id TEXT NOT NULL, layout INTEGER NOT NULL, generation INTEGER NOT NULL);
+/// What every file has beside the tables of the sources.
+const CREATE: &str = "CREATE TABLE _gleaner (id TEXT NOT NULL, layout INTEGER NOT NULL, generation INTEGER NOT NULL);
              INSERT INTO _gleaner VALUES (lower(hex(randomblob(16))), 1, 0);
              CREATE TABLE _removed (source TEXT NOT NULL, key TEXT NOT NULL, generation INTEGER NOT NULL);
+             CREATE TABLE _written (source TEXT PRIMARY KEY NOT NULL, config BLOB NOT NULL, whole INTEGER NOT NULL);
              CREATE TABLE _bad (source TEXT NOT NULL, page TEXT NOT NULL, number INTEGER NOT NULL, key TEXT,
                reason TEXT NOT NULL, raw TEXT NOT NULL);
              CREATE TABLE _source_state (name TEXT PRIMARY KEY NOT NULL, last_check TEXT, last_complete TEXT,
                stale_at TEXT, outcome TEXT NOT NULL, reason TEXT NOT NULL, records INTEGER NOT NULL);
              CREATE VIEW _sources AS SELECT name, last_check, last_complete, stale_at,
                (stale_at IS NULL OR strftime('%Y-%m-%dT%H:%M:%SZ', 'now') >= stale_at) AS stale,
-               outcome, reason, records FROM _source_state;",
-        )?;
+               outcome, reason, records FROM _source_state;";
+
+fn layout(db: &mut Connection) -> rusqlite::Result<String> {
+    // Reading first: a file that is as it should be opens beside another program's write lock.
+    if !has_layout(db)? {
+        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if !has_layout(&tx)? {
+            tx.execute_batch(CREATE)?;
+        }
+        tx.commit()?;
     }
-    let id = tx.query_row("SELECT id FROM _gleaner", [], |row| row.get(0))?;
-    tx.commit()?;
-    Ok(id)
+    db.query_row("SELECT id FROM _gleaner", [], |row| row.get(0))
+}
+
+fn has_layout(db: &Connection) -> rusqlite::Result<bool> {
+    db.query_row(
+        "SELECT 1 FROM sqlite_master WHERE name = '_gleaner'",
+        [],
+        |_| Ok(()),
+    )
+    .optional()
+    .map(|found| found.is_some())
 }
 
 fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
@@ -644,6 +703,11 @@ fn upsert_sql(source: &Source) -> String {
 /// An identifier as SQL reads it literally.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as SQL reads it literally.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 fn sql_generation(generation: u64) -> i64 {
