@@ -54,7 +54,7 @@ impl Tree {
             .cache_capacity(CACHE)
             .use_compression(false)
             .flush_every_ms(None);
-        let db = guarded(dir, || config.open())?;
+        let db = patiently(|| guarded(dir, || config.open()))?;
         let file = open_file(&dir.join("db"))?;
         let tree = Self {
             db,
@@ -227,6 +227,29 @@ fn hush() {
             }
         }));
     });
+}
+
+/// How long a lock that is about to be given up is waited for, and in which steps.
+const LOCK_STEP: std::time::Duration = std::time::Duration::from_millis(5);
+const LOCK_STEPS: u32 = 200;
+
+/// Tries again while something is locked, for at most a second. A lock outlives its store by a moment: sled's threads
+/// still hold the file, or a child process that is being started holds it until it has become its program. Two agents are
+/// kept apart before this, by the state directory's own lock.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "short, bounded, and met only when a store is opened anew"
+)]
+pub(super) fn patiently<T>(
+    mut open: impl FnMut() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    for _ in 0..LOCK_STEPS {
+        match open() {
+            Err(StoreError::Locked { .. }) => std::thread::sleep(LOCK_STEP),
+            other => return other,
+        }
+    }
+    open()
 }
 
 /// An error of the system met inside sled: environment if it is one that a person can mend, else damage.

@@ -52,7 +52,7 @@ impl Store {
     /// [`StoreError::Full`], [`StoreError::Io`]) and [`StoreError::Newer`]; then nothing was put aside.
     pub fn open(home: &Path, now: Timestamp) -> Result<(Self, Opening), StoreError> {
         make_home(home)?;
-        let lock = lock(home)?;
+        let lock = raw::patiently(|| lock(home))?;
         match read_current(home)? {
             Current::Named(name) => open_named(home, &name, lock, now),
             Current::Lost(why) => open_newest(home, lock, now, why),
