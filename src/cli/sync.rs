@@ -8,7 +8,7 @@ use crate::agent::Agent;
 use crate::config::Config;
 use crate::desk::{Desk, Event, Wish};
 use crate::state::StateError;
-use crate::wait::Wait;
+use crate::wait::{Wait, is_stop};
 
 pub(super) fn sync(config: Config, wait: &Wait, arguments: &SyncArguments) -> Exit {
     let wish = Wish {
@@ -51,6 +51,8 @@ pub(super) enum Shape {
     Table,
     /// The same, of what would change.
     DryTable,
+    /// Whether each source answers.
+    Probe,
 }
 
 impl Shape {
@@ -66,6 +68,10 @@ impl Shape {
 /// Carries a wish out: here, or by the agent that holds the state directory.
 pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> Exit {
     let socket = config.agent.control.clone();
+    if config.sources.is_empty() {
+        output::error("the config has no [source.NAME] yet");
+        return Exit::Config;
+    }
     let unknown = wish
         .sources
         .iter()
@@ -78,27 +84,24 @@ pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> E
         ));
         return Exit::Usage;
     }
-    if config.sources.is_empty() {
-        output::error("the config has no [source.NAME] yet");
-        return Exit::Config;
-    }
     let mut results = Results::new(shape);
     let mut agent = Agent::new(config, wait.clone(), Desk::default());
     match agent.open() {
         Ok(()) => {
             agent.verify();
-            agent.desk().wish(wish.clone());
-            agent.grant_all(&mut |event| results.take(event, wait));
+            agent.carry_out(wish, &mut |event| results.take(event, wait));
             agent.tidy();
         }
         Err(error @ StateError::Taken { .. }) => {
-            let told = remote::wish(&socket, wish, |event| results.take(event, wait));
+            let told = remote::wish(&socket, wait, wish, |event| results.take(event, wait));
             if let Err(cause) = told {
-                results.progress.clear();
-                output::error(&format!(
-                    "{error}\n  but it cannot be asked at {}: {cause}",
-                    socket.display()
-                ));
+                let why = if is_stop(&cause) {
+                    "stopped; the running agent carries on with what it was asked".to_owned()
+                } else {
+                    remote::unreachable(&error, &socket, &cause)
+                };
+                results.finish();
+                output::error(&why);
                 return Exit::TryAgain;
             }
         }
@@ -141,10 +144,11 @@ impl Results {
                     self.reports.push(report);
                 }
             }
-            Event::Refused(reason) => {
+            Event::Refused { usage, reason } => {
                 self.progress.clear();
                 output::error(&reason);
-                self.exit = self.exit.worse(Exit::Usage);
+                let exit = if usage { Exit::Usage } else { Exit::Device };
+                self.exit = self.exit.worse(exit);
             }
             Event::Done => {}
         }
@@ -155,57 +159,88 @@ impl Results {
         if self.shape == Shape::Json || self.reports.is_empty() {
             return self.exit;
         }
-        let mut rows = vec![
-            [
-                "source",
-                "outcome",
-                "added",
-                "changed",
-                "deleted",
-                "unchanged",
-                "requests",
-                "up",
-                "down",
-                "saved",
-                "seconds",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-        ];
-        for report in &self.reports {
-            let number = |name: &str| report[name].as_u64().unwrap_or(0);
-            let text = |name: &str| report[name].as_str().unwrap_or("").to_owned();
-            rows.push(vec![
-                text("source"),
-                text("outcome"),
-                number("added").to_string(),
-                number("changed").to_string(),
-                number("deleted").to_string(),
-                number("unchanged").to_string(),
-                number("requests").to_string(),
-                output::bytes(number("bytes_up")),
-                output::bytes(number("bytes_down")),
-                output::bytes(number("bytes_saved")),
-                format!("{:.1}", report["seconds"].as_f64().unwrap_or(0.0)),
-            ]);
+        if self.shape == Shape::Probe {
+            output::print_table(&self.probes());
+        } else {
+            output::print_table(&self.passes());
         }
-        output::line(output::table(&rows).trim_end());
         for report in &self.reports {
             self.explain(report);
         }
-        if self.shape == Shape::DryTable {
-            output::line("nothing was changed (--dry-run)");
+        match self.shape {
+            Shape::DryTable => output::line("nothing was changed (--dry-run)"),
+            Shape::Probe => output::line("only first pages were asked for; nothing was changed"),
+            Shape::Json | Shape::Table => {}
         }
         self.exit
     }
 
+    fn passes(&self) -> Vec<Vec<String>> {
+        let heads = [
+            "source",
+            "outcome",
+            "added",
+            "changed",
+            "deleted",
+            "unchanged",
+            "requests",
+            "up",
+            "down",
+            "saved",
+            "time",
+        ];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for report in &self.reports {
+            rows.push(pass_row(
+                word(report, "source"),
+                word(report, "outcome"),
+                |name| number(report, name),
+                seconds(report),
+            ));
+        }
+        if self.reports.len() > 1 {
+            let sum = |name: &str| self.reports.iter().map(|report| number(report, name)).sum();
+            let time = self.reports.iter().map(seconds).sum();
+            rows.push(pass_row("(all)", "", sum, time));
+        }
+        rows
+    }
+
+    fn probes(&self) -> Vec<Vec<String>> {
+        let heads = [
+            "source", "answer", "records", "requests", "up", "down", "time",
+        ];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for report in &self.reports {
+            let records: u64 = ["added", "changed", "unchanged", "bad"]
+                .iter()
+                .map(|name| number(report, name))
+                .sum();
+            let outcome = word(report, "outcome");
+            let answer = match Exit::of(outcome) {
+                Exit::Ok => "as configured",
+                _ => outcome,
+            };
+            rows.push(vec![
+                word(report, "source").into(),
+                answer.into(),
+                records.to_string(),
+                number(report, "requests").to_string(),
+                output::bytes(number(report, "bytes_up")),
+                output::bytes(number(report, "bytes_down")),
+                format!("{:.1} s", seconds(report)),
+            ]);
+        }
+        rows
+    }
+
     fn explain(&self, report: &Value) {
-        let source = report["source"].as_str().unwrap_or("");
-        let reason = report["reason"].as_str().unwrap_or("");
+        let source = word(report, "source");
+        let reason = word(report, "reason");
         if !reason.is_empty() {
             output::line(&format!("{source}: {reason}"));
         }
-        let bad = report["bad"].as_u64().unwrap_or(0);
+        let bad = number(report, "bad");
         if bad > 0 {
             output::line(&format!(
                 "{source}: {bad} bad records were skipped; the table _bad in data.db has them and why"
@@ -215,4 +250,37 @@ impl Results {
             output::line(&format!("{source}: {}", note.as_str().unwrap_or("")));
         }
     }
+}
+
+fn number(report: &Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or(0)
+}
+
+fn word<'r>(report: &'r Value, name: &str) -> &'r str {
+    report[name].as_str().unwrap_or("")
+}
+
+fn seconds(report: &Value) -> f64 {
+    report["seconds"].as_f64().unwrap_or(0.0)
+}
+
+fn pass_row(
+    source: &str,
+    outcome: &str,
+    number: impl Fn(&str) -> u64,
+    seconds: f64,
+) -> Vec<String> {
+    let mut row = vec![source.to_owned(), outcome.to_owned()];
+    row.extend(
+        ["added", "changed", "deleted", "unchanged", "requests"]
+            .iter()
+            .map(|name| number(name).to_string()),
+    );
+    row.extend(
+        ["bytes_up", "bytes_down", "bytes_saved"]
+            .iter()
+            .map(|name| output::bytes(number(name))),
+    );
+    row.push(format!("{seconds:.1} s"));
+    row
 }
