@@ -436,9 +436,7 @@ impl Agent {
             };
             for name in names {
                 let report = self.pull(&name, order, each);
-                if let Ok(line) = serde_json::from_str(&report.to_json()) {
-                    each(Event::Report(line));
-                }
+                each(Event::Report(report.line()));
                 if self.wait.stopping() {
                     break;
                 }

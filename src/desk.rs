@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Mono;
-use crate::pull::report::Tally;
+use crate::pull::report::{Line, Tally};
 
 /// Wishes that wait. Whoever leaves before an answer comes leaves the wish behind, so they have to be counted here.
 const MAX_WISHES: usize = 64;
@@ -166,7 +166,7 @@ pub enum Event {
         tally: Totals,
     },
     /// A source is done: the object of `sync --json`.
-    Report(serde_json::Value),
+    Report(Line),
     /// The wish could not be carried out.
     Refused {
         /// Whether the one who asked can put it right: there is no such source.

@@ -1,12 +1,11 @@
 //! `gleaner sync`, `reconcile`, `replay`: one wish, carried out here or by the running agent.
 
-use serde_json::Value;
-
 use super::exit::Exit;
 use super::{ReconcileArguments, ReplayArguments, SyncArguments, output, remote};
 use crate::agent::Agent;
 use crate::config::Config;
 use crate::desk::{Desk, Event, Wish};
+use crate::pull::report::{Line, Tally};
 use crate::state::StateError;
 use crate::wait::{Wait, is_stop};
 
@@ -116,7 +115,7 @@ pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> E
 struct Results {
     shape: Shape,
     progress: output::Progress,
-    reports: Vec<Value>,
+    reports: Vec<Line>,
     exit: Exit,
 }
 
@@ -135,11 +134,10 @@ impl Results {
             Event::Progress { source, tally } => self.progress.show(&source, &tally, wait.now()),
             Event::Report(report) => {
                 self.progress.clear();
-                self.exit = self
-                    .exit
-                    .worse(Exit::of(report["outcome"].as_str().unwrap_or("")));
+                self.exit = self.exit.worse(Exit::of(&report.outcome));
                 if self.shape == Shape::Json {
-                    output::line(&report.to_string());
+                    // Plain data under string keys always serialises.
+                    output::line(&serde_json::to_string(&report).unwrap_or_default());
                 } else {
                     self.reports.push(report);
                 }
@@ -191,17 +189,10 @@ impl Results {
         ];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
         for report in &self.reports {
-            rows.push(pass_row(
-                word(report, "source"),
-                word(report, "outcome"),
-                |name| number(report, name),
-                seconds(report),
-            ));
+            rows.push(row(report));
         }
         if self.reports.len() > 1 {
-            let sum = |name: &str| self.reports.iter().map(|report| number(report, name)).sum();
-            let time = self.reports.iter().map(seconds).sum();
-            rows.push(pass_row("(all)", "", sum, time));
+            rows.push(row(&total(&self.reports)));
         }
         rows
     }
@@ -212,75 +203,76 @@ impl Results {
         ];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
         for report in &self.reports {
-            let records: u64 = ["added", "changed", "unchanged", "bad"]
-                .iter()
-                .map(|name| number(report, name))
-                .sum();
-            let outcome = word(report, "outcome");
-            let answer = match Exit::of(outcome) {
+            let answer = match Exit::of(&report.outcome) {
                 Exit::Ok => "as configured",
-                _ => outcome,
+                _ => &report.outcome,
             };
             rows.push(vec![
-                word(report, "source").into(),
+                report.source.clone(),
                 answer.into(),
-                records.to_string(),
-                number(report, "requests").to_string(),
-                output::bytes(number(report, "bytes_up")),
-                output::bytes(number(report, "bytes_down")),
-                format!("{:.1} s", seconds(report)),
+                report.tally.records().to_string(),
+                report.tally.requests.to_string(),
+                output::bytes(report.tally.bytes_up),
+                output::bytes(report.tally.bytes_down),
+                format!("{:.1} s", report.seconds),
             ]);
         }
         rows
     }
 
-    fn explain(&self, report: &Value) {
-        let source = word(report, "source");
-        let reason = word(report, "reason");
-        if !reason.is_empty() {
-            output::line(&format!("{source}: {reason}"));
+    fn explain(&self, report: &Line) {
+        let source = &report.source;
+        if !report.reason.is_empty() {
+            output::line(&format!("{source}: {}", report.reason));
         }
-        let bad = number(report, "bad");
-        if bad > 0 {
+        let bad = report.tally.bad;
+        if bad > 0 && report.outcome != "bad-data" {
             output::line(&format!(
                 "{source}: {bad} bad records were skipped; the table _bad in data.db has them and why"
             ));
         }
-        for note in report["notes"].as_array().into_iter().flatten() {
-            output::line(&format!("{source}: {}", note.as_str().unwrap_or("")));
+        for note in &report.notes {
+            output::line(&format!("{source}: {note}"));
         }
     }
 }
 
-fn number(report: &Value, name: &str) -> u64 {
-    report[name].as_u64().unwrap_or(0)
-}
-
-fn word<'r>(report: &'r Value, name: &str) -> &'r str {
-    report[name].as_str().unwrap_or("")
-}
-
-fn seconds(report: &Value) -> f64 {
-    report["seconds"].as_f64().unwrap_or(0.0)
-}
-
-fn pass_row(
-    source: &str,
-    outcome: &str,
-    number: impl Fn(&str) -> u64,
-    seconds: f64,
-) -> Vec<String> {
-    let mut row = vec![source.to_owned(), outcome.to_owned()];
-    row.extend(
-        ["added", "changed", "deleted", "unchanged", "requests"]
-            .iter()
-            .map(|name| number(name).to_string()),
-    );
-    row.extend(
-        ["bytes_up", "bytes_down", "bytes_saved"]
-            .iter()
-            .map(|name| output::bytes(number(name))),
-    );
-    row.push(format!("{seconds:.1} s"));
+fn row(report: &Line) -> Vec<String> {
+    let tally = &report.tally;
+    let numbers = [
+        tally.added,
+        tally.changed,
+        tally.deleted,
+        tally.unchanged,
+        tally.requests,
+    ];
+    let bytes = [tally.bytes_up, tally.bytes_down, tally.bytes_saved];
+    let mut row = vec![report.source.clone(), report.outcome.clone()];
+    row.extend(numbers.map(|number| number.to_string()));
+    row.extend(bytes.map(output::bytes));
+    row.push(format!("{:.1} s", report.seconds));
     row
+}
+
+fn total(reports: &[Line]) -> Line {
+    let sum = |of: fn(&Tally) -> u64| reports.iter().map(|report| of(&report.tally)).sum();
+    Line {
+        source: "(all)".into(),
+        pull: String::new(),
+        outcome: String::new(),
+        reason: String::new(),
+        tally: Tally {
+            added: sum(|tally| tally.added),
+            changed: sum(|tally| tally.changed),
+            deleted: sum(|tally| tally.deleted),
+            unchanged: sum(|tally| tally.unchanged),
+            requests: sum(|tally| tally.requests),
+            bytes_up: sum(|tally| tally.bytes_up),
+            bytes_down: sum(|tally| tally.bytes_down),
+            bytes_saved: sum(|tally| tally.bytes_saved),
+            ..Tally::default()
+        },
+        seconds: reports.iter().map(|report| report.seconds).sum(),
+        notes: Vec::new(),
+    }
 }

@@ -290,6 +290,10 @@ impl Connection {
     }
 
     fn follow(&mut self, id: WishId, desk: &Desk) -> bool {
+        // What the other side has not taken yet waits at the desk, where a later progress replaces an earlier one.
+        if !self.output.is_empty() {
+            return true;
+        }
         for line in desk.fetch(id) {
             let done = line == "\"done\"";
             self.output
@@ -311,7 +315,10 @@ impl Connection {
                     self.output.drain(..written);
                     self.deadline = Some(now.after(ANSWER_DEADLINE));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.deadline.get_or_insert(now.after(ANSWER_DEADLINE));
+                    return true;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
