@@ -15,6 +15,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use gleaner::clock::{Clock, FakeClock, SystemClock, Timestamp};
@@ -77,6 +78,9 @@ fn an_upstream_that_goes_on_only_after_the_socket_has_answered() {
     );
     let home = Home::new(&source(&upstream));
     let agent = home.run();
+    while upstream.requests().is_empty() {
+        thread::yield_now();
+    }
     let during = until(&agent, |source| !source["running"].is_null());
     assert_eq!(
         (&during["outcome"], &during["records"]),
@@ -148,7 +152,9 @@ fn a_wish_during_a_pull_is_carried_out_after_it() {
     upstream.queue(Answer::ok().json(r#"[{"id":1},{"id":2}]"#));
     let home = Home::new(&source(&upstream));
     let agent = home.run();
-    until(&agent, |source| !source["running"].is_null());
+    while upstream.requests().is_empty() {
+        thread::yield_now();
+    }
     let mut answer = wish(&agent);
     // One who goes away at once, one who goes away without having read, and a third pull for both of them.
     drop(wish(&agent));
@@ -489,6 +495,7 @@ fn a_slow_reader_costs_no_memory_and_is_dropped_when_it_takes_nothing() {
         door.desk.fetch(id).len() <= 1,
         "a later progress replaces an earlier one"
     );
+    tell(&door.desk, id);
     assert!(door.ask(STATUS).starts_with("HTTP/1.1 200 "));
     door.clock.advance(Duration::from_secs(30));
     door.turns();

@@ -197,6 +197,7 @@ impl Attendant for ControlDoor {
             if connection.follows() && !followed {
                 following += 1;
             }
+            connection.hurry(&desk, now);
             // Also when bytes keep dripping: a request has to have come in time.
             let keep = alive && connection.deadline.is_none_or(|deadline| now < deadline);
             if !keep {
@@ -315,18 +316,23 @@ impl Connection {
                     self.output.drain(..written);
                     self.deadline = Some(now.after(ANSWER_DEADLINE));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.deadline.get_or_insert(now.after(ANSWER_DEADLINE));
-                    return true;
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
         }
-        if matches!(self.state, State::Follow(_)) {
-            self.deadline = None;
-        }
         self.state != State::Closing
+    }
+
+    /// A follower has time without end while there is nothing to tell it; what there is, it has to take.
+    fn hurry(&mut self, desk: &Desk, now: Mono) {
+        if let State::Follow(id) = self.state {
+            if self.output.is_empty() && !desk.has_news(id) {
+                self.deadline = None;
+            } else {
+                self.deadline.get_or_insert(now.after(ANSWER_DEADLINE));
+            }
+        }
     }
 
     fn leave(&self, desk: &Desk) {
