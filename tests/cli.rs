@@ -430,7 +430,7 @@ fn status_says_how_things_stand() {
     assert!(said.out.contains("· not running\n"));
     assert_eq!(
         row(&said, "fine"),
-        ["fine", "never", "0", "none", "never", "never", "-", "0 B"]
+        ["fine", "never", "0", "none", "never", "never"]
     );
     assert!(!home.path("state").exists(), "looking makes nothing");
     home.gleaner(&["sync"]);
@@ -675,6 +675,65 @@ fn interrupting_a_command_ends_it_and_leaves_the_agent_alone() {
     gate.open();
     until(&agent, "parts", |source| source["totals"]["passes"] == 2);
     assert_eq!(agent.stop(), 0);
+}
+
+#[test]
+fn whoever_follows_a_wish_is_told_when_the_agent_ends() {
+    for stopped in [true, false] {
+        let upstream = Upstream::start();
+        let (_gate, closed) = Gate::new();
+        upstream.queue(Answer::ok().json(PARTS));
+        upstream.queue(Answer::ok().json(PARTS).gate(closed));
+        let home = Home::new(&source("parts", &upstream));
+        let agent = home.run();
+        until(&agent, "parts", |source| source["outcome"] == "changed");
+        let sync = home
+            .command(&["sync", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        while upstream.requests().len() < 2 {
+            std::thread::yield_now();
+        }
+        if stopped {
+            assert_eq!(agent.stop(), 0);
+        } else {
+            agent.kill();
+        }
+        let said = Said::of(sync.wait_with_output().unwrap());
+        assert_eq!(said.code, 75, "{said:?}");
+        if stopped {
+            assert_eq!(said.json()[0]["outcome"], "stopped");
+        } else {
+            let why = "went away before it was done; try again";
+            assert!(said.err.contains(why) && said.out.is_empty(), "{said:?}");
+        }
+    }
+}
+
+/// As another user than root there is nothing to be seen of it.
+#[test]
+fn root_leaves_no_files_in_another_user_s_state_directory() {
+    let (_upstream, home) = parts();
+    if !rustix::process::geteuid().is_root() {
+        println!("left out: takes root");
+        return;
+    }
+    fs::create_dir(home.path("state")).unwrap();
+    std::os::unix::fs::chown(home.path("state"), Some(12345), None).unwrap();
+    for command in ["status", "sync", "run"] {
+        let mut command = home.command(&[command]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let said = Said::of(command.spawn().unwrap().wait_with_output().unwrap());
+        assert_eq!(said.code, 74, "{said:?}");
+        assert!(
+            said.err.contains("sudo -u '#12345' gleaner"),
+            "{}",
+            said.err
+        );
+    }
+    assert_eq!(fs::read_dir(home.path("state")).unwrap().count(), 0);
 }
 
 #[test]

@@ -107,7 +107,12 @@ fn beside_the_bar(write: impl FnOnce()) {
 /// An error that ends the command.
 pub(super) fn error(text: &str) {
     // Nobody is left to tell if this fails.
-    beside_the_bar(|| drop(writeln!(std::io::stderr(), "gleaner: {text}")));
+    let text = if is_journal(std::env::var("JOURNAL_STREAM").ok().as_deref()) {
+        format!("<3>{}", text.replace('\n', "\n<3>"))
+    } else {
+        format!("gleaner: {text}")
+    };
+    beside_the_bar(|| drop(writeln!(std::io::stderr(), "{text}")));
 }
 
 /// A line on stdout. A reader that has gone away is no reason to stop working.
@@ -137,14 +142,40 @@ pub(super) fn seconds(count: u64) -> String {
     }
 }
 
-/// Prints rows under their heads: as a table, or, on a terminal that is too narrow for it, one row after the other.
+/// Prints rows under their heads, so that they fit the terminal, if it is one.
 pub(super) fn print_table(rows: &[Vec<String>]) {
-    let text = table(rows);
-    let needed = text.lines().map(|line| line.chars().count()).max();
-    match terminal_width() {
-        Some(width) if needed > Some(width) => line(stacked(rows, width).trim_end()),
-        _ => line(text.trim_end()),
+    line(fitting(rows, terminal_width()).trim_end());
+}
+
+/// Rows as a table; if that is too wide, without the columns that say nothing, or else one row after the other.
+fn fitting(rows: &[Vec<String>], width: Option<usize>) -> String {
+    let fits = |text: &String| {
+        width.is_none_or(|width| text.lines().all(|line| line.chars().count() <= width))
+    };
+    let full = table(rows);
+    if fits(&full) {
+        return full;
     }
+    let short = table(&telling(rows));
+    if fits(&short) {
+        return short;
+    }
+    stacked(rows, width.unwrap_or(usize::MAX))
+}
+
+/// Without the columns in which nothing but zeros is.
+fn telling(rows: &[Vec<String>]) -> Vec<Vec<String>> {
+    let tells = |column: usize| {
+        rows.iter()
+            .skip(1)
+            .filter_map(|row| row.get(column))
+            .any(|cell| !matches!(cell.as_str(), "" | "0" | "0 B" | "-"))
+    };
+    let pick = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().filter(|(column, _)| tells(*column));
+        cells.map(|(_, cell)| cell.clone()).collect()
+    };
+    rows.iter().map(pick).collect()
 }
 
 /// Columns of the terminal that stdout is.
@@ -200,7 +231,13 @@ fn stacked(rows: &[Vec<String>], width: usize) -> String {
     };
     let mut out = String::new();
     for row in rows {
-        let mut text = row.iter().take(2).cloned().collect::<Vec<_>>().join(": ");
+        let first: Vec<&str> = row
+            .iter()
+            .take(2)
+            .map(String::as_str)
+            .filter(|cell| !cell.is_empty())
+            .collect();
+        let mut text = first.join(": ");
         for (head, cell) in heads.iter().zip(row).skip(2) {
             let piece = format!("  {head} {cell}");
             if text.chars().count() + piece.chars().count() > width {
@@ -326,6 +363,20 @@ mod tests {
             [seconds(90), seconds(600), seconds(86_400 * 3)],
             ["90 s", "10 min", "3 d"]
         );
+    }
+
+    #[test]
+    fn columns_that_say_nothing_give_way_first() {
+        let rows = [
+            vec!["source".to_owned(), "added".into(), "deleted".into()],
+            vec!["parts".into(), "12".into(), "0".into()],
+        ];
+        assert_eq!(
+            fitting(&rows, Some(22)),
+            "source  added  deleted\nparts      12        0\n"
+        );
+        assert_eq!(fitting(&rows, Some(21)), "source  added\nparts      12\n");
+        assert_eq!(fitting(&rows, Some(12)), "parts: 12\n    deleted 0\n");
     }
 
     #[test]

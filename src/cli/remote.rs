@@ -62,7 +62,7 @@ pub(super) fn wish(
         if stream.by_ref().take(MAX_BODY).read_line(&mut line)? == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                "it went away before it was done",
+                "went away before it was done",
             ));
         }
         if line.starts_with('{') || line.starts_with('"') {
@@ -84,6 +84,9 @@ pub(super) fn unreachable(taken: &StateError, socket: &Path, cause: &io::Error) 
         ),
         io::ErrorKind::PermissionDenied => {
             format!("{taken}; to ask it at {socket} takes its user or group: {cause}")
+        }
+        io::ErrorKind::UnexpectedEof => {
+            format!("the running agent, asked at {socket}, {cause}; try again")
         }
         _ => format!("{taken}; asked at {socket}: {cause}"),
     }
@@ -135,7 +138,10 @@ fn ask<'a>(
     let mut limited = stream.by_ref().take(MAX_HEAD);
     while !head.ends_with(b"\r\n\r\n") {
         if limited.read_until(b'\n', &mut head)? == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no answer"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "gave no answer",
+            ));
         }
     }
     let mut fields = [httparse::EMPTY_HEADER; 16];

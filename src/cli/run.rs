@@ -16,7 +16,7 @@ pub(super) fn run(config: Config, path: &Path, wait: &Wait) -> Exit {
     let mut agent = Agent::new(config, wait.clone(), desk.clone());
     match agent.open() {
         Ok(()) => {}
-        Err(error @ StateError::Taken { .. }) => {
+        Err(error @ (StateError::Taken { .. } | StateError::Foreign { .. })) => {
             output::error(&error.to_string());
             return Exit::from(&error);
         }

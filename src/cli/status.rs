@@ -68,6 +68,11 @@ fn print(status: &Status) {
     for (name, source) in &status.sources {
         rows.push(row(name, source));
     }
+    if status.pid.is_none() {
+        // What comes next and what was saved so far is known to an agent that stays.
+        rows.iter_mut()
+            .for_each(|row| row.truncate(heads.len() - 2));
+    }
     output::print_table(&rows);
     for (name, source) in &status.sources {
         if !source.reason.is_empty() {
@@ -81,6 +86,14 @@ fn print(status: &Status) {
         for note in &source.notes {
             output::line(&format!("{name}: {note}"));
         }
+    }
+}
+
+/// An instant without its fraction.
+fn to_the_second(instant: &str) -> String {
+    match instant.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => instant.to_owned(),
     }
 }
 
@@ -107,7 +120,10 @@ fn row(name: &str, source: &SourceStatus) -> Vec<String> {
         source.checked_ago.map_or("never".into(), |ago| {
             format!("{} ago", output::seconds(ago))
         }),
-        source.last_change.clone().unwrap_or_else(|| "never".into()),
+        source
+            .last_change
+            .as_deref()
+            .map_or("never".into(), to_the_second),
         next,
         output::bytes(source.totals.bytes_saved),
     ]
