@@ -219,7 +219,6 @@ impl Agent {
     /// # Errors
     /// When waiting itself fails.
     pub fn run(&mut self, config_path: &std::path::Path) -> std::io::Result<()> {
-        self.resident = true;
         self.desk
             .publish(|status| status.pid = Some(std::process::id()));
         loop {
@@ -241,6 +240,7 @@ impl Agent {
 
     /// Does one thing that is due; says when to look again. What [`Agent::run`] repeats, without its sleeping.
     pub fn step(&mut self) -> Mono {
+        self.resident = true;
         let now = self.wait.now();
         if let Err(error) = self.open() {
             self.cannot_open(&error);

@@ -189,7 +189,7 @@ fn a_wrong_config_is_78_and_says_where() {
     assert_eq!(said.code, 78);
     assert!(said.err.contains("line 2 is not UTF-8"), "{}", said.err);
     if !rustix::process::geteuid().is_root() {
-        fs::set_permissions(home.path("gleaner.toml"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(home.path("gleaner.toml"), fs::Permissions::from_mode(0o000)).unwrap();
         let said = home.gleaner(&["check"]);
         assert_eq!(said.code, 78);
         assert!(said.err.contains("Permission denied"), "{}", said.err);
