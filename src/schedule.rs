@@ -68,7 +68,7 @@ pub fn next_due(rhythm: Rhythm, elapsed: Duration, ended: Ended, dice: f64) -> (
         Ended::Complete { fresh_for } => {
             let every = rhythm.every.saturating_add(rhythm.jitter.mul_f64(dice));
             let fresh = elapsed.saturating_add(fresh_for.min(rhythm.max_skip));
-            if fresh > every {
+            if fresh > every.max(elapsed) {
                 (fresh, Why::Fresh)
             } else {
                 (every.max(elapsed), Why::Every)
