@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::clock::{Mono, Timestamp};
-use crate::config::{self, Config, Source};
-use crate::desk::{Desk, Event, SourceStatus, Totals, Wish};
+use crate::config::{self, Config};
+use crate::desk::{Desk, Event, Moments, SourceStatus, Totals, Wish};
 use crate::pull::collection::{Mode, Tools, pass};
 use crate::pull::replay::replay;
 use crate::pull::report::{Outcome, Report, Tally};
@@ -39,8 +39,24 @@ pub struct Agent {
     state: Option<State>,
     verified: bool,
     tidied: Option<Mono>,
+    /// It stays, and nobody reads its reports: they go to the log.
+    resident: bool,
+    alarms: BTreeMap<Topic, Vec<String>>,
     clients: BTreeMap<String, Client>,
     runners: BTreeMap<String, Runner>,
+}
+
+/// What an alarm is about: what is over takes its alarms with it, the others stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Topic {
+    /// The state directory cannot be used.
+    StateDirectory,
+    /// Something was damaged. Stays until the agent is started again: somebody should have seen it.
+    Damage,
+    /// The config file was not taken.
+    ConfigFile,
+    /// What the config in effect is warned of.
+    Warning,
 }
 
 /// What the loop keeps of a source between passes.
@@ -81,6 +97,8 @@ impl Agent {
             state: None,
             verified: false,
             tidied: None,
+            resident: false,
+            alarms: BTreeMap::new(),
             clients: BTreeMap::new(),
             runners: BTreeMap::new(),
             config,
@@ -123,8 +141,8 @@ impl Agent {
         self.desk.publish(|status| {
             status.agent = id;
             status.version = env!("CARGO_PKG_VERSION").into();
-            status.alarms = warnings;
         });
+        self.alarms.insert(Topic::Warning, warnings);
         self.publish();
     }
 
@@ -137,8 +155,10 @@ impl Agent {
             return Ok(());
         }
         let state = self.open_patiently()?;
-        let alarms = state.alarms.clone();
-        self.desk.publish(|status| status.alarms.extend(alarms));
+        for alarm in &state.alarms {
+            self.alarm(Topic::Damage, alarm.clone());
+        }
+        self.over(Topic::StateDirectory);
         self.state = Some(state);
         self.verified = false;
         self.recall();
@@ -220,10 +240,10 @@ impl Agent {
 
     /// Does one thing that is due; says when to look again. What [`Agent::run`] repeats, without its sleeping.
     pub fn step(&mut self) -> Mono {
+        self.resident = true;
         let now = self.wait.now();
         if let Err(error) = self.open() {
-            log::error!("{error}");
-            self.alarm(format!("the state directory cannot be used: {error}"));
+            self.cannot_open(&error);
             return now.after(REOPEN);
         }
         let due = self
@@ -298,27 +318,50 @@ impl Agent {
         let now = self.wait.clock().wall();
         match state.store.put_aside(why, now) {
             Ok((_, Opening::Rebuilt { aside, why })) => {
-                self.alarm(format!(
+                self.alarm(Topic::Damage, format!(
                     "the store was damaged ({why}): it is kept as {}, and all is compared again",
                     aside.display()
                 ));
             }
             Ok(_) => {}
-            Err(error) => self.alarm(format!(
-                "the store is damaged ({why}) and cannot be put aside: {error}"
-            )),
+            Err(error) => self.alarm(
+                Topic::Damage,
+                format!("the store is damaged ({why}) and cannot be put aside: {error}"),
+            ),
         }
         if let Err(error) = self.open() {
             log::error!("{error}");
         }
     }
 
-    fn alarm(&self, alarm: String) {
-        self.desk.publish(|status| {
-            if !status.alarms.contains(&alarm) {
-                status.alarms.push(alarm);
-            }
-        });
+    /// Says once, not with every try, that the state directory cannot be used.
+    pub fn cannot_open(&mut self, error: &StateError) {
+        let alarm = format!("the state directory cannot be used: {error}");
+        if self.alarms.get(&Topic::StateDirectory) != Some(&vec![alarm.clone()]) {
+            log::error!("{alarm}");
+            self.over(Topic::StateDirectory);
+            self.alarm(Topic::StateDirectory, alarm);
+        }
+    }
+
+    fn alarm(&mut self, topic: Topic, alarm: String) {
+        let alarms = self.alarms.entry(topic).or_default();
+        if !alarms.contains(&alarm) {
+            alarms.push(alarm);
+        }
+        self.publish_alarms();
+    }
+
+    /// What the alarms of a topic said holds no more.
+    fn over(&mut self, topic: Topic) {
+        if self.alarms.remove(&topic).is_some() {
+            self.publish_alarms();
+        }
+    }
+
+    fn publish_alarms(&self) {
+        let alarms = self.alarms.values().flatten().cloned().collect();
+        self.desk.publish(|status| status.alarms = alarms);
     }
 
     fn reload(&mut self, path: &std::path::Path) {
@@ -328,6 +371,7 @@ impl Agent {
                     "the config was read again and not taken, the old one goes on:\n{errors}"
                 );
                 self.alarm(
+                    Topic::ConfigFile,
                     "the config file has errors: the old one goes on; `gleaner check` shows them"
                         .into(),
                 );
@@ -339,10 +383,14 @@ impl Agent {
                 log::error!(
                     "`state` and `control` cannot change while the agent runs: restart it; the old config goes on"
                 );
-                self.alarm("`state` and `control` take a restart: the old config goes on".into());
+                self.alarm(
+                    Topic::ConfigFile,
+                    "`state` and `control` take a restart: the old config goes on".into(),
+                );
             }
             Ok(config) => {
                 log::info!("the config was read again");
+                self.over(Topic::ConfigFile);
                 self.config = config;
                 self.clients.clear();
                 self.state = None;
@@ -354,14 +402,8 @@ impl Agent {
         }
     }
 
-    /// Carries out all wishes on the desk, handing on what is told about them as it comes.
-    pub fn grant_all(&mut self, each: &mut dyn FnMut(Event)) {
-        while let Some((_, wish)) = self.desk.take() {
-            self.carry_out(&wish, each);
-        }
-    }
-
-    fn carry_out(&mut self, wish: &Wish, each: &mut dyn FnMut(Event)) {
+    /// Carries out a wish, handing on what is told about it as it comes.
+    pub fn carry_out(&mut self, wish: &Wish, each: &mut dyn FnMut(Event)) {
         let names = if wish.sources.is_empty() {
             self.sources().map(str::to_owned).collect()
         } else {
@@ -372,12 +414,18 @@ impl Agent {
             .find(|name| !self.config.sources.contains_key(*name));
         if let Some(name) = unknown {
             let known: Vec<&str> = self.sources().collect();
-            each(Event::Refused(format!(
-                "there is no source \"{name}\"; there are: {}",
-                known.join(", ")
-            )));
+            each(Event::Refused {
+                usage: true,
+                reason: format!(
+                    "the running agent has no source \"{name}\", only: {}; if the config file is newer than that, make it read the file again (SIGHUP, or systemctl reload gleaner)",
+                    known.join(", ")
+                ),
+            });
         } else if let Err(error) = self.open() {
-            each(Event::Refused(error.to_string()));
+            each(Event::Refused {
+                usage: false,
+                reason: error.to_string(),
+            });
         } else {
             let order = Order {
                 dry_run: wish.dry_run,
@@ -388,9 +436,7 @@ impl Agent {
             };
             for name in names {
                 let report = self.pull(&name, order, each);
-                if let Ok(line) = serde_json::from_str(&report.to_json()) {
-                    each(Event::Report(line));
-                }
+                each(Event::Report(report.line()));
                 if self.wait.stopping() {
                     break;
                 }
@@ -411,9 +457,13 @@ impl Agent {
                 report.outcome = Outcome::Changed;
             }
         }
-        if !order.dry_run && !order.probe {
+        // A replay asks nobody: it says nothing of how fresh the data is.
+        if order.dry_run || order.probe || order.replay {
+            log::debug!("{report}");
+        } else {
             self.after(name, &report);
         }
+        self.publish();
         self.heal();
         report
     }
@@ -482,14 +532,27 @@ impl Agent {
             settled: self.runners.get(name).and_then(|runner| runner.settled),
         };
         let desk = self.desk.clone();
-        let mut progress = |tally: &Tally| {
-            let mut totals = Totals::default();
-            totals.add(tally);
+        let line = client.line().clone();
+        let before = client.traffic();
+        let show = |totals: Totals| {
             desk.publish(|status| {
                 if let Some(source) = status.sources.get_mut(name) {
                     source.running = Some(totals);
                 }
             });
+        };
+        show(Totals::default());
+        each(Event::Progress {
+            source: name.to_owned(),
+            tally: Totals::default(),
+        });
+        let mut progress = |tally: &Tally| {
+            let mut totals = Totals::default();
+            totals.add(tally);
+            // The pass itself counts them when it is over.
+            totals.bytes_up = line.traffic().up().saturating_sub(before.0);
+            totals.bytes_down = line.traffic().down().saturating_sub(before.1);
+            show(totals);
             each(Event::Progress {
                 source: name.to_owned(),
                 tally: totals,
@@ -524,7 +587,12 @@ impl Agent {
         // A failure is said once, not with every try.
         let said = runner.status.outcome == report.outcome.word()
             && runner.status.reason == report.reason();
-        log::log!(if said { log::Level::Debug } else { level }, "{report}");
+        let level = if said || !self.resident {
+            log::Level::Debug
+        } else {
+            level
+        };
+        log::log!(level, "{report}");
         if report.outcome.is_stopped() {
             return;
         }
@@ -551,7 +619,7 @@ impl Agent {
             || report.outcome == Outcome::Changed)
             .then(|| state.store.generation());
         let changed_word = runner.status.outcome != report.outcome.word();
-        note_status(runner, report, source, (now, wall));
+        note_status(runner, report, (now, wall));
         if let Ok(id) = state.store.source(name) {
             runner.status.records = state.store.count(id);
             remember_wait(state, id, report, wall);
@@ -584,7 +652,6 @@ impl Agent {
                 runner.noted = None;
             }
         }
-        self.publish();
     }
 
     /// What a pass found damaged or poisoned is opened anew before the next one.
@@ -601,32 +668,27 @@ impl Agent {
 
     /// Publishes how all sources stand.
     pub fn publish(&self) {
-        let now = self.wait.now();
-        let stale_after = |name: &str| {
-            self.config
+        let moments = |name: &str, runner: &Runner| Moments {
+            checked: runner.last_check.map(|(_, then)| then),
+            stale_after: self
+                .config
                 .sources
                 .get(name)
                 .map(|source| source.stale_after)
+                .unwrap_or_default(),
+            // Nobody waits for it where no agent stays.
+            due: self.resident.then_some(runner.due),
         };
         let sources: BTreeMap<String, SourceStatus> = self
             .runners
             .iter()
             .map(|(name, runner)| {
-                let age = runner.last_check.map(|(_, then)| now.since(then));
-                let stale = match (age, stale_after(name)) {
-                    (Some(age), Some(limit)) => age > limit,
-                    _ => true,
+                let status = SourceStatus {
+                    due_why: runner.why.to_string(),
+                    moments: moments(name, runner),
+                    ..runner.status.clone()
                 };
-                let due_in = Some(runner.due.since(now).as_secs());
-                (
-                    name.clone(),
-                    SourceStatus {
-                        stale,
-                        due_in,
-                        due_why: runner.why.to_string(),
-                        ..runner.status.clone()
-                    },
-                )
+                (name.clone(), status)
             })
             .collect();
         self.desk.publish(|status| status.sources = sources);
@@ -639,12 +701,7 @@ impl Agent {
     }
 }
 
-fn note_status(
-    runner: &mut Runner,
-    report: &Report,
-    _source: &Source,
-    (now, wall): (Mono, Timestamp),
-) {
+fn note_status(runner: &mut Runner, report: &Report, (now, wall): (Mono, Timestamp)) {
     let status = &mut runner.status;
     status.outcome = report.outcome.word().into();
     status.reason = report.reason();

@@ -5,10 +5,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pull::report::Tally;
+use crate::clock::Mono;
+use crate::pull::report::{Line, Tally};
+
+/// Wishes that wait. Whoever leaves before an answer comes leaves the wish behind, so they have to be counted here.
+const MAX_WISHES: usize = 64;
 
 /// What the agent publishes, as `status --json` prints it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,9 +42,12 @@ pub struct SourceStatus {
     pub failures: u32,
     /// Records known.
     pub records: u64,
-    /// When upstream was last seen to the end.
+    /// When upstream was last seen to the end, by the wall clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_check: Option<String>,
+    /// How many seconds ago that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked_ago: Option<u64>,
     /// When the last complete pass that changed something, or the first one, started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_change: Option<String>,
@@ -58,6 +66,30 @@ pub struct SourceStatus {
     pub totals: Totals,
     /// What an operator should know.
     pub notes: Vec<String>,
+    /// What `checked_ago`, `stale` and `due_in` are reckoned from whenever somebody asks.
+    #[serde(skip)]
+    pub moments: Moments,
+}
+
+/// Instants of a source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moments {
+    /// When upstream was last seen to the end.
+    pub checked: Option<Mono>,
+    /// How old the data may get until it is stale.
+    pub stale_after: Duration,
+    /// When it is asked next.
+    pub due: Option<Mono>,
+}
+
+impl SourceStatus {
+    /// Reckons what depends on when it is asked for.
+    fn reckon(&mut self, now: Mono) {
+        let age = self.moments.checked.map(|then| now.since(then));
+        self.checked_ago = age.map(|age| age.as_secs());
+        self.stale = age.is_none_or(|age| age > self.moments.stale_after);
+        self.due_in = self.moments.due.map(|due| due.since(now).as_secs());
+    }
 }
 
 /// Sums over passes.
@@ -134,9 +166,14 @@ pub enum Event {
         tally: Totals,
     },
     /// A source is done: the object of `sync --json`.
-    Report(serde_json::Value),
+    Report(Line),
     /// The wish could not be carried out.
-    Refused(String),
+    Refused {
+        /// Whether the one who asked can put it right: there is no such source.
+        usage: bool,
+        /// Why.
+        reason: String,
+    },
     /// The wish is carried out. Without this line the answer was cut.
     Done,
 }
@@ -166,20 +203,29 @@ impl Desk {
         change(&mut self.lock().status);
     }
 
-    /// What is published.
+    /// What is published, as it stands `now`.
     #[must_use]
-    pub fn status(&self) -> Status {
-        self.lock().status.clone()
+    pub fn status(&self, now: Mono) -> Status {
+        let mut status = self.lock().status.clone();
+        status
+            .sources
+            .values_mut()
+            .for_each(|source| source.reckon(now));
+        status
     }
 
-    /// Leaves a wish for the agent.
-    pub fn wish(&self, wish: Wish) -> WishId {
+    /// Leaves a wish for the agent. `None`: too many are waiting already.
+    #[must_use]
+    pub fn wish(&self, wish: Wish) -> Option<WishId> {
         let mut inner = self.lock();
+        if inner.wishes.len() >= MAX_WISHES {
+            return None;
+        }
         inner.last += 1;
         let id = inner.last;
         inner.wishes.push_back((id, wish));
         inner.answers.insert(id, VecDeque::new());
-        id
+        Some(id)
     }
 
     /// The agent takes the oldest wish.
@@ -237,7 +283,7 @@ mod tests {
     #[test]
     fn a_slow_listener_costs_no_memory() {
         let desk = Desk::default();
-        let id = desk.wish(Wish::default());
+        let id = desk.wish(Wish::default()).unwrap();
         for _ in 0..1000 {
             desk.tell(
                 id,
@@ -252,5 +298,43 @@ mod tests {
         desk.leave(id);
         desk.tell(id, &Event::Done);
         assert!(desk.fetch(id).is_empty());
+    }
+
+    #[test]
+    fn wishes_do_not_pile_up() {
+        let desk = Desk::default();
+        for _ in 0..MAX_WISHES {
+            let id = desk.wish(Wish::default()).unwrap();
+            desk.leave(id);
+        }
+        assert_eq!(desk.wish(Wish::default()), None);
+        assert!(desk.take().is_some());
+        assert!(desk.wish(Wish::default()).is_some());
+    }
+
+    #[test]
+    fn status_is_reckoned_when_it_is_asked_for() {
+        let desk = Desk::default();
+        let at = |seconds| Mono(Duration::from_secs(seconds));
+        desk.publish(|status| {
+            let source = status.sources.entry("a".into()).or_default();
+            source.moments = Moments {
+                checked: Some(at(100)),
+                stale_after: Duration::from_secs(60),
+                due: Some(at(130)),
+            };
+            status.sources.entry("never".into()).or_default();
+        });
+        let seen = |now| {
+            let source = desk.status(now).sources["a"].clone();
+            (source.checked_ago, source.stale, source.due_in)
+        };
+        assert_eq!(seen(at(110)), (Some(10), false, Some(20)));
+        assert_eq!(seen(at(161)), (Some(61), true, Some(0)));
+        let never = desk.status(at(161)).sources["never"].clone();
+        assert_eq!(
+            (never.checked_ago, never.stale, never.due_in),
+            (None, true, None)
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -38,6 +38,13 @@ pub enum StateError {
         /// The other process, if it said.
         pid: String,
     },
+    /// It belongs to another user than root, as whom we run.
+    Foreign {
+        /// The directory.
+        dir: PathBuf,
+        /// Whose it is, as a number.
+        owner: u32,
+    },
     /// The directory itself.
     Directory {
         /// Which path.
@@ -56,7 +63,12 @@ impl fmt::Display for StateError {
         match self {
             Self::Taken { dir, pid } => write!(
                 f,
-                "{}: another gleaner uses this state directory (pid {pid}); `gleaner status` and `gleaner sync` ask it over its control socket",
+                "{}: another gleaner uses this state directory (pid {pid})",
+                dir.display()
+            ),
+            Self::Foreign { dir, owner } => write!(
+                f,
+                "{}: belongs to user {owner}, and files that root makes there would lock that user out: sudo -u '#{owner}' gleaner …",
                 dir.display()
             ),
             Self::Directory { path, error } => {
@@ -94,7 +106,15 @@ impl State {
     pub fn open(config: &Config, now: Timestamp) -> Result<Self, StateError> {
         let dir = config.agent.state.clone();
         make(&dir, 0o750)?;
+        let foreign = foreign_owner(&dir);
+        if let (Some(owner), false) = (foreign, dir.join("lock").exists()) {
+            return Err(StateError::Foreign { dir, owner });
+        }
+        // If it is taken, its owner is asked instead: for that root is as good as any.
         let lock = Lock::take(&dir)?;
+        if let Some(owner) = foreign {
+            return Err(StateError::Foreign { dir, owner });
+        }
         let mut alarms = Vec::new();
         let (mut sink, opening) =
             SqliteSink::open(&dir.join("data.db"), now).map_err(StateError::Sink)?;
@@ -135,6 +155,12 @@ impl State {
     pub fn dir(&self) -> &Path {
         &self.dir
     }
+}
+
+/// Whose directory it is, if we are root and somebody else owns it.
+fn foreign_owner(dir: &Path) -> Option<u32> {
+    let owner = fs::metadata(dir).ok()?.uid();
+    (rustix::process::geteuid().is_root() && owner != 0).then_some(owner)
 }
 
 fn make(dir: &Path, mode: u32) -> Result<(), StateError> {

@@ -17,5 +17,5 @@ pub(super) fn check(config: Config, wait: &Wait, live: bool) -> Exit {
         probe: true,
         ..Wish::default()
     };
-    grant(config, wait, &wish, Shape::DryTable)
+    grant(config, wait, &wish, Shape::Probe)
 }

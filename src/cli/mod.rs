@@ -39,6 +39,40 @@ Exit codes (sysexits.h):
   77  an upstream denies access
   78  the config is wrong";
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  gleaner run                               with /etc/gleaner/gleaner.toml
+  GLEANER_LOG=debug gleaner -c my.toml run  each request with status, bytes and time
+  kill -HUP PID                             reads the config again; if it has errors the old one goes on";
+
+const SYNC_EXAMPLES: &str = "\
+Examples:
+  gleaner sync                      all sources; a table at the end
+  gleaner sync parts                this one, even if its upstream asked us to wait
+  gleaner sync parts --dry-run      what would change
+  gleaner sync --json | jq -r 'select(.outcome != \"unchanged\") | .source'
+
+While `gleaner run` holds the state directory, it is asked to do this over its control socket.";
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  gleaner status
+  gleaner status --json | jq '.sources[] | select(.stale)'";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  gleaner -c new.toml check         errors with their lines, or what is in effect
+  gleaner check --live              does each source answer as the config says?";
+
+const RECONCILE_EXAMPLES: &str = "\
+Examples:
+  gleaner reconcile parts           a full pass; more missing than `max_loss` allows is reported, not deleted
+  gleaner reconcile parts --confirm yes, what is missing upstream is gone";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  gleaner replay parts              fills a column that the config has got, or a follower that lost its copy";
+
 /// Keeps a local copy of upstream data over a thin link: incremental, conditional, crash-safe.
 #[derive(Debug, Parser)]
 #[command(name = "gleaner", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
@@ -54,7 +88,7 @@ struct Arguments {
     )]
     config: PathBuf,
 
-    /// Say more: each request with its status and bytes.
+    /// Say more: each request with its status, bytes and time. As GLEANER_LOG=debug.
     #[arg(short, long, global = true)]
     verbose: bool,
 
@@ -65,16 +99,22 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Stay and pull on schedule, until SIGTERM. SIGHUP reads the config again.
+    #[command(after_help = RUN_EXAMPLES)]
     Run,
     /// Pull all or the named sources once, now; conditionally where possible.
+    #[command(after_help = SYNC_EXAMPLES)]
     Sync(SyncArguments),
     /// Show how the sources stand. Asks the running agent, or reads the state directory.
+    #[command(after_help = STATUS_EXAMPLES)]
     Status(StatusArguments),
     /// Check the config file and print what is in effect, with all defaults. Secrets stay references.
+    #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArguments),
     /// A full pass that may delete what is missing upstream.
+    #[command(after_help = RECONCILE_EXAMPLES)]
     Reconcile(ReconcileArguments),
     /// Deliver every known record of a source again, without asking upstream.
+    #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
 }
 
@@ -140,7 +180,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if usage { Exit::Usage } else { Exit::Ok } as u8);
         }
     };
-    output::start_log(arguments.verbose);
+    output::start_log(usual_level(&arguments));
     let exit = match config::load(&arguments.config, &|name| std::env::var_os(name)) {
         Ok(config) => command(arguments, config),
         Err(errors) => {
@@ -149,6 +189,15 @@ pub fn main() -> ExitCode {
         }
     };
     ExitCode::from(exit as u8)
+}
+
+/// What stays tells what it does; the others print it.
+fn usual_level(arguments: &Arguments) -> log::LevelFilter {
+    match (&arguments.command, arguments.verbose) {
+        (_, true) => log::LevelFilter::Debug,
+        (Command::Run, false) => log::LevelFilter::Info,
+        (_, false) => log::LevelFilter::Warn,
+    }
 }
 
 fn command(arguments: Arguments, config: Config) -> Exit {

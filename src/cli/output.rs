@@ -1,29 +1,33 @@
 //! What people and other programs see: the log, tables, progress.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use log::LevelFilter;
 
 use crate::clock::Mono;
 use crate::desk::Totals;
 
-/// Starts the log on stderr. `GLEANER_LOG` is `error`, `warn`, `info` or `debug`. Under journald each line starts with its
-/// priority and has no time of its own. Other crates are heard from `warn` on: ureq would log header fields at `debug`.
-pub(super) fn start_log(verbose: bool) {
-    let asked = std::env::var("GLEANER_LOG")
-        .ok()
-        .and_then(|level| level.parse().ok());
-    let level = asked.unwrap_or(if verbose {
-        log::LevelFilter::Debug
-    } else {
-        log::LevelFilter::Info
-    });
+/// The moving line, so that log lines and results are not written into it.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Starts the log on stderr. `GLEANER_LOG` is `off`, `error`, `warn`, `info` or `debug`; without it `usual` counts. Under
+/// journald each line starts with its priority and has no time of its own. Other crates are heard from `warn` on: ureq
+/// would log header fields at `debug`.
+pub(super) fn start_log(usual: LevelFilter) {
+    let asked = std::env::var_os("GLEANER_LOG").filter(|level| !level.is_empty());
+    let parsed = asked
+        .as_ref()
+        .and_then(|level| level.to_str())
+        .map(|level| level.parse().ok());
+    let level = parsed.flatten().unwrap_or(usual);
     let mut builder = env_logger::Builder::new();
     builder
-        .filter_level(log::LevelFilter::Warn.min(level))
+        .filter_level(LevelFilter::Warn.min(level))
         .filter_module("gleaner", level);
-    if std::env::var_os("JOURNAL_STREAM").is_some() {
+    if is_journal(std::env::var("JOURNAL_STREAM").ok().as_deref()) {
         builder.format(|out, record| {
             let priority = match record.level() {
                 log::Level::Error => 3,
@@ -31,7 +35,11 @@ pub(super) fn start_log(verbose: bool) {
                 log::Level::Info => 6,
                 log::Level::Debug | log::Level::Trace => 7,
             };
-            writeln!(out, "<{priority}>{}", record.args())
+            // Each line is an entry of its own there.
+            for line in record.args().to_string().lines() {
+                writeln!(out, "<{priority}>{line}")?;
+            }
+            Ok(())
         });
     } else {
         builder.format(|out, record| {
@@ -44,18 +52,72 @@ pub(super) fn start_log(verbose: bool) {
             )
         });
     }
-    builder.init();
+    let logger = builder.build();
+    let most = logger.filter();
+    if log::set_boxed_logger(Box::new(BesideTheBar(logger))).is_ok() {
+        log::set_max_level(most);
+    }
+    if let (Some(asked), None) = (asked, parsed.flatten()) {
+        log::warn!(
+            "GLEANER_LOG={} is none of off, error, warn, info, debug; {level} is taken",
+            asked.to_string_lossy()
+        );
+    }
+}
+
+/// Whether stderr is what `$JOURNAL_STREAM` names as device and inode (systemd.exec(5)): the variable is inherited by
+/// programs whose stderr goes elsewhere.
+fn is_journal(stream: Option<&str>) -> bool {
+    let named = stream
+        .and_then(|stream| stream.split_once(':'))
+        .and_then(|(device, inode)| Some((device.parse().ok()?, inode.parse().ok()?)));
+    let ours = rustix::fs::fstat(std::io::stderr())
+        .ok()
+        .map(|stat| (stat.st_dev, stat.st_ino));
+    named.is_some() && named == ours
+}
+
+/// A logger that takes the moving line away while it writes.
+struct BesideTheBar(env_logger::Logger);
+
+impl log::Log for BesideTheBar {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        self.0.enabled(metadata)
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.0.matches(record) {
+            beside_the_bar(|| self.0.log(record));
+        }
+    }
+
+    fn flush(&self) {
+        self.0.flush();
+    }
+}
+
+fn beside_the_bar(write: impl FnOnce()) {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
 }
 
 /// An error that ends the command.
 pub(super) fn error(text: &str) {
     // Nobody is left to tell if this fails.
-    drop(writeln!(std::io::stderr(), "gleaner: {text}"));
+    let text = if is_journal(std::env::var("JOURNAL_STREAM").ok().as_deref()) {
+        format!("<3>{}", text.replace('\n', "\n<3>"))
+    } else {
+        format!("gleaner: {text}")
+    };
+    beside_the_bar(|| drop(writeln!(std::io::stderr(), "{text}")));
 }
 
 /// A line on stdout. A reader that has gone away is no reason to stop working.
 pub(super) fn line(text: &str) {
-    drop(writeln!(std::io::stdout(), "{text}"));
+    beside_the_bar(|| drop(writeln!(std::io::stdout(), "{text}")));
 }
 
 /// Bytes as people read them.
@@ -80,8 +142,50 @@ pub(super) fn seconds(count: u64) -> String {
     }
 }
 
-/// Rows as a table: the first column to the left, the others to the right unless they are words.
-pub(super) fn table(rows: &[Vec<String>]) -> String {
+/// Prints rows under their heads, so that they fit the terminal, if it is one.
+pub(super) fn print_table(rows: &[Vec<String>]) {
+    line(fitting(rows, terminal_width()).trim_end());
+}
+
+/// Rows as a table; if that is too wide, without the columns that say nothing, or else one row after the other.
+fn fitting(rows: &[Vec<String>], width: Option<usize>) -> String {
+    let fits = |text: &String| {
+        width.is_none_or(|width| text.lines().all(|line| line.chars().count() <= width))
+    };
+    let full = table(rows);
+    if fits(&full) {
+        return full;
+    }
+    let short = table(&telling(rows));
+    if fits(&short) {
+        return short;
+    }
+    stacked(rows, width.unwrap_or(usize::MAX))
+}
+
+/// Without the columns in which nothing but zeros is.
+fn telling(rows: &[Vec<String>]) -> Vec<Vec<String>> {
+    let tells = |column: usize| {
+        rows.iter()
+            .skip(1)
+            .filter_map(|row| row.get(column))
+            .any(|cell| !matches!(cell.as_str(), "" | "0" | "0 B" | "-"))
+    };
+    let pick = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().filter(|(column, _)| tells(*column));
+        cells.map(|(_, cell)| cell.clone()).collect()
+    };
+    rows.iter().map(pick).collect()
+}
+
+/// Columns of the terminal that stdout is.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// Rows as a table: columns of numbers to the right, words to the left.
+fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()
@@ -92,10 +196,12 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let numeric = |column: usize| {
-        rows.iter()
-            .skip(1)
-            .filter_map(|row| row.get(column))
-            .any(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
+        column > 0
+            && rows
+                .iter()
+                .skip(1)
+                .filter_map(|row| row.get(column))
+                .any(|cell| cell.starts_with(|c: char| c.is_ascii_digit()))
     };
     let right: Vec<bool> = (0..columns).map(numeric).collect();
     let mut out = String::new();
@@ -118,10 +224,44 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
     out
 }
 
+/// The same, a row in several lines: its first two cells, then the others with their heads.
+fn stacked(rows: &[Vec<String>], width: usize) -> String {
+    let Some((heads, rows)) = rows.split_first() else {
+        return String::new();
+    };
+    let mut out = String::new();
+    for row in rows {
+        let first: Vec<&str> = row
+            .iter()
+            .take(2)
+            .map(String::as_str)
+            .filter(|cell| !cell.is_empty())
+            .collect();
+        let mut text = first.join(": ");
+        for (head, cell) in heads.iter().zip(row).skip(2) {
+            let piece = format!("  {head} {cell}");
+            if text.chars().count() + piece.chars().count() > width {
+                out.push_str(&text);
+                out.push_str("\n  ");
+                text.clear();
+            }
+            text.push_str(&piece);
+        }
+        out.push_str(&text);
+        out.push('\n');
+    }
+    out
+}
+
 /// How far a pull is: a moving line on a terminal, elsewhere a line now and then.
 pub(super) struct Progress {
-    bar: Option<ProgressBar>,
-    said: Option<Mono>,
+    shape: Moving,
+}
+
+enum Moving {
+    Quiet,
+    Bar(ProgressBar),
+    NowAndThen(Option<Mono>),
 }
 
 /// How often a line is written where there is no terminal.
@@ -130,31 +270,39 @@ const NOW_AND_THEN: Duration = Duration::from_secs(30);
 impl Progress {
     /// On stderr, unless `quiet`.
     pub(super) fn new(quiet: bool) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+        let shape = if quiet {
+            Moving::Quiet
+        } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new_spinner();
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-            bar
-        });
-        Self { bar, said: None }
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+                bar.set_style(style);
+            }
+            *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+            Moving::Bar(bar)
+        } else {
+            Moving::NowAndThen(None)
+        };
+        Self { shape }
     }
 
     /// Shows how far `source` is.
     pub(super) fn show(&mut self, source: &str, totals: &Totals, now: Mono) {
-        let records = totals.added + totals.changed + totals.unchanged;
-        let text = format!(
-            "{source}: {records} records, {} new, {} changed",
-            totals.added, totals.changed
-        );
-        match &self.bar {
-            Some(bar) => {
+        let text = format!("{source}: {}", far(totals));
+        match &mut self.shape {
+            Moving::Quiet => {}
+            Moving::Bar(bar) => {
+                if bar.is_finished() {
+                    bar.reset();
+                }
                 bar.set_message(text);
                 bar.tick();
             }
-            None => {
-                let since = *self.said.get_or_insert(now);
+            Moving::NowAndThen(said) => {
+                let since = *said.get_or_insert(now);
                 if now.since(since) >= NOW_AND_THEN {
-                    self.said = Some(now);
-                    log::info!("{text}");
+                    *said = Some(now);
+                    drop(writeln!(std::io::stderr(), "{text}"));
                 }
             }
         }
@@ -162,10 +310,31 @@ impl Progress {
 
     /// Takes the moving line away.
     pub(super) fn clear(&mut self) {
-        if let Some(bar) = &self.bar {
+        if let Moving::Bar(bar) = &self.shape {
             bar.finish_and_clear();
         }
     }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+        *BAR.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// How far a pass is, in words.
+pub(super) fn far(totals: &Totals) -> String {
+    if totals.bytes_down == 0 {
+        return "asking".into();
+    }
+    format!(
+        "{} records, {} added, {} changed, {} down",
+        totals.added + totals.changed + totals.unchanged,
+        totals.added,
+        totals.changed,
+        bytes(totals.bytes_down)
+    )
 }
 
 #[cfg(test)]
@@ -194,5 +363,48 @@ mod tests {
             [seconds(90), seconds(600), seconds(86_400 * 3)],
             ["90 s", "10 min", "3 d"]
         );
+    }
+
+    #[test]
+    fn columns_that_say_nothing_give_way_first() {
+        let rows = [
+            vec!["source".to_owned(), "added".into(), "deleted".into()],
+            vec!["parts".into(), "12".into(), "0".into()],
+        ];
+        assert_eq!(
+            fitting(&rows, Some(22)),
+            "source  added  deleted\nparts      12        0\n"
+        );
+        assert_eq!(fitting(&rows, Some(21)), "source  added\nparts      12\n");
+        assert_eq!(fitting(&rows, Some(12)), "parts: 12\n    deleted 0\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_a_row_in_several_lines() {
+        let rows = [
+            vec![
+                "source".to_owned(),
+                "outcome".into(),
+                "added".into(),
+                "changed".into(),
+            ],
+            vec!["parts".into(), "changed".into(), "12".into(), "3".into()],
+        ];
+        assert_eq!(stacked(&rows, 80), "parts: changed  added 12  changed 3\n");
+        assert_eq!(
+            stacked(&rows, 30),
+            "parts: changed  added 12\n    changed 3\n"
+        );
+    }
+
+    #[test]
+    fn the_journal_is_known_by_device_and_inode() {
+        let stat = rustix::fs::fstat(std::io::stderr()).unwrap();
+        let ours = format!("{}:{}", stat.st_dev, stat.st_ino);
+        assert!(is_journal(Some(&ours)));
+        let other = format!("{}:{}", stat.st_dev, stat.st_ino + 1);
+        for stream in [None, Some(""), Some("1"), Some("a:b"), Some(other.as_str())] {
+            assert!(!is_journal(stream), "{stream:?}");
+        }
     }
 }

@@ -16,12 +16,12 @@ pub(super) fn run(config: Config, path: &Path, wait: &Wait) -> Exit {
     let mut agent = Agent::new(config, wait.clone(), desk.clone());
     match agent.open() {
         Ok(()) => {}
-        Err(error @ StateError::Taken { .. }) => {
+        Err(error @ (StateError::Taken { .. } | StateError::Foreign { .. })) => {
             output::error(&error.to_string());
             return Exit::from(&error);
         }
         // It may come back: a full disk, a mount that is late.
-        Err(error) => log::error!("{error}"),
+        Err(error) => agent.cannot_open(&error),
     }
     match ControlDoor::open(&agent.control(), desk) {
         Ok(door) => wait.attend(Box::new(door)),
@@ -34,9 +34,10 @@ pub(super) fn run(config: Config, path: &Path, wait: &Wait) -> Exit {
         }
     }
     log::info!(
-        "gleaner {} with {} sources",
+        "gleaner {} started with {} sources, control socket {}",
         env!("CARGO_PKG_VERSION"),
-        agent.sources().count()
+        agent.sources().count(),
+        agent.control().display()
     );
     match agent.run(path) {
         Ok(()) => {

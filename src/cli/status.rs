@@ -4,30 +4,22 @@ use super::exit::Exit;
 use super::{output, remote};
 use crate::agent::Agent;
 use crate::config::Config;
-use crate::desk::{Desk, Status};
+use crate::desk::{Desk, SourceStatus, Status};
 use crate::state::StateError;
 use crate::wait::Wait;
 
 pub(super) fn status(config: Config, wait: &Wait, json: bool) -> Exit {
     let socket = config.agent.control.clone();
+    // Looking at what is not there yet must not make it.
+    let exists = config.agent.state.exists();
     let mut agent = Agent::new(config, wait.clone(), Desk::default());
-    let status = match agent.open() {
-        Ok(()) => {
-            let mut status = agent.desk().status();
-            // Nobody waits for it: there is no due time without a running agent.
-            status
-                .sources
-                .values_mut()
-                .for_each(|source| source.due_in = None);
-            status
-        }
-        Err(error @ StateError::Taken { .. }) => match remote::status(&socket) {
+    let opened = if exists { agent.open() } else { Ok(()) };
+    let status = match opened {
+        Ok(()) => agent.desk().status(wait.now()),
+        Err(error @ StateError::Taken { .. }) => match remote::status(&socket, wait) {
             Ok(status) => status,
             Err(cause) => {
-                output::error(&format!(
-                    "{error}\n  but it cannot be asked at {}: {cause}",
-                    socket.display()
-                ));
+                output::error(&remote::unreachable(&error, &socket, &cause));
                 return Exit::TryAgain;
             }
         },
@@ -58,43 +50,30 @@ fn print(status: &Status) {
     for alarm in &status.alarms {
         output::line(&format!("! {alarm}"));
     }
-    let mut rows = vec![
-        [
-            "source",
-            "outcome",
-            "records",
-            "last check",
-            "last change",
-            "stale",
-            "next",
-            "saved",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    for (name, source) in &status.sources {
-        let next = match (&source.running, source.due_in) {
-            (Some(totals), _) => format!(
-                "running: {} records",
-                totals.added + totals.changed + totals.unchanged
-            ),
-            (None, Some(seconds)) => {
-                format!("in {} ({})", output::seconds(seconds), source.due_why)
-            }
-            (None, None) => "-".into(),
-        };
-        rows.push(vec![
-            name.clone(),
-            source.outcome.clone(),
-            source.records.to_string(),
-            source.last_check.clone().unwrap_or_else(|| "never".into()),
-            source.last_change.clone().unwrap_or_else(|| "never".into()),
-            if source.stale { "stale" } else { "fresh" }.into(),
-            next,
-            output::bytes(source.totals.bytes_saved),
-        ]);
+    if status.sources.is_empty() {
+        output::line("no sources: the config has no [source.NAME] yet");
+        return;
     }
-    output::line(output::table(&rows).trim_end());
+    let heads = [
+        "source",
+        "outcome",
+        "records",
+        "data",
+        "last check",
+        "last change",
+        "next",
+        "saved",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for (name, source) in &status.sources {
+        rows.push(row(name, source));
+    }
+    if status.pid.is_none() {
+        // What comes next and what was saved so far is known to an agent that stays.
+        rows.iter_mut()
+            .for_each(|row| row.truncate(heads.len() - 2));
+    }
+    output::print_table(&rows);
     for (name, source) in &status.sources {
         if !source.reason.is_empty() {
             let tries = if source.failures > 1 {
@@ -108,4 +87,44 @@ fn print(status: &Status) {
             output::line(&format!("{name}: {note}"));
         }
     }
+}
+
+/// An instant without its fraction.
+fn to_the_second(instant: &str) -> String {
+    match instant.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => instant.to_owned(),
+    }
+}
+
+fn row(name: &str, source: &SourceStatus) -> Vec<String> {
+    let next = match (&source.running, source.due_in) {
+        (Some(totals), _) => format!("now: {}", output::far(totals)),
+        (None, Some(0)) => "now".into(),
+        (None, Some(seconds)) if source.due_why.is_empty() => {
+            format!("in {}", output::seconds(seconds))
+        }
+        (None, Some(seconds)) => format!("in {}, {}", output::seconds(seconds), source.due_why),
+        (None, None) => "-".into(),
+    };
+    let data = match (&source.last_check, source.stale) {
+        (None, _) => "none",
+        (Some(_), true) => "stale",
+        (Some(_), false) => "fresh",
+    };
+    vec![
+        name.to_owned(),
+        source.outcome.clone(),
+        source.records.to_string(),
+        data.into(),
+        source.checked_ago.map_or("never".into(), |ago| {
+            format!("{} ago", output::seconds(ago))
+        }),
+        source
+            .last_change
+            .as_deref()
+            .map_or("never".into(), to_the_second),
+        next,
+        output::bytes(source.totals.bytes_saved),
+    ]
 }

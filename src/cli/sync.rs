@@ -1,14 +1,13 @@
 //! `gleaner sync`, `reconcile`, `replay`: one wish, carried out here or by the running agent.
 
-use serde_json::Value;
-
 use super::exit::Exit;
 use super::{ReconcileArguments, ReplayArguments, SyncArguments, output, remote};
 use crate::agent::Agent;
 use crate::config::Config;
 use crate::desk::{Desk, Event, Wish};
+use crate::pull::report::{Line, Tally};
 use crate::state::StateError;
-use crate::wait::Wait;
+use crate::wait::{Wait, is_stop};
 
 pub(super) fn sync(config: Config, wait: &Wait, arguments: &SyncArguments) -> Exit {
     let wish = Wish {
@@ -51,6 +50,8 @@ pub(super) enum Shape {
     Table,
     /// The same, of what would change.
     DryTable,
+    /// Whether each source answers.
+    Probe,
 }
 
 impl Shape {
@@ -66,6 +67,10 @@ impl Shape {
 /// Carries a wish out: here, or by the agent that holds the state directory.
 pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> Exit {
     let socket = config.agent.control.clone();
+    if config.sources.is_empty() {
+        output::error("the config has no [source.NAME] yet");
+        return Exit::Config;
+    }
     let unknown = wish
         .sources
         .iter()
@@ -78,27 +83,24 @@ pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> E
         ));
         return Exit::Usage;
     }
-    if config.sources.is_empty() {
-        output::error("the config has no [source.NAME] yet");
-        return Exit::Config;
-    }
     let mut results = Results::new(shape);
     let mut agent = Agent::new(config, wait.clone(), Desk::default());
     match agent.open() {
         Ok(()) => {
             agent.verify();
-            agent.desk().wish(wish.clone());
-            agent.grant_all(&mut |event| results.take(event, wait));
+            agent.carry_out(wish, &mut |event| results.take(event, wait));
             agent.tidy();
         }
         Err(error @ StateError::Taken { .. }) => {
-            let told = remote::wish(&socket, wish, |event| results.take(event, wait));
+            let told = remote::wish(&socket, wait, wish, |event| results.take(event, wait));
             if let Err(cause) = told {
-                results.progress.clear();
-                output::error(&format!(
-                    "{error}\n  but it cannot be asked at {}: {cause}",
-                    socket.display()
-                ));
+                let why = if is_stop(&cause) {
+                    "stopped; the running agent carries on with what it was asked".to_owned()
+                } else {
+                    remote::unreachable(&error, &socket, &cause)
+                };
+                results.finish();
+                output::error(&why);
                 return Exit::TryAgain;
             }
         }
@@ -113,7 +115,7 @@ pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> E
 struct Results {
     shape: Shape,
     progress: output::Progress,
-    reports: Vec<Value>,
+    reports: Vec<Line>,
     exit: Exit,
 }
 
@@ -132,19 +134,19 @@ impl Results {
             Event::Progress { source, tally } => self.progress.show(&source, &tally, wait.now()),
             Event::Report(report) => {
                 self.progress.clear();
-                self.exit = self
-                    .exit
-                    .worse(Exit::of(report["outcome"].as_str().unwrap_or("")));
+                self.exit = self.exit.worse(Exit::of(&report.outcome));
                 if self.shape == Shape::Json {
-                    output::line(&report.to_string());
+                    // Plain data under string keys always serialises.
+                    output::line(&serde_json::to_string(&report).unwrap_or_default());
                 } else {
                     self.reports.push(report);
                 }
             }
-            Event::Refused(reason) => {
+            Event::Refused { usage, reason } => {
                 self.progress.clear();
                 output::error(&reason);
-                self.exit = self.exit.worse(Exit::Usage);
+                let exit = if usage { Exit::Usage } else { Exit::Device };
+                self.exit = self.exit.worse(exit);
             }
             Event::Done => {}
         }
@@ -155,64 +157,122 @@ impl Results {
         if self.shape == Shape::Json || self.reports.is_empty() {
             return self.exit;
         }
-        let mut rows = vec![
-            [
-                "source",
-                "outcome",
-                "added",
-                "changed",
-                "deleted",
-                "unchanged",
-                "requests",
-                "up",
-                "down",
-                "saved",
-                "seconds",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-        ];
-        for report in &self.reports {
-            let number = |name: &str| report[name].as_u64().unwrap_or(0);
-            let text = |name: &str| report[name].as_str().unwrap_or("").to_owned();
-            rows.push(vec![
-                text("source"),
-                text("outcome"),
-                number("added").to_string(),
-                number("changed").to_string(),
-                number("deleted").to_string(),
-                number("unchanged").to_string(),
-                number("requests").to_string(),
-                output::bytes(number("bytes_up")),
-                output::bytes(number("bytes_down")),
-                output::bytes(number("bytes_saved")),
-                format!("{:.1}", report["seconds"].as_f64().unwrap_or(0.0)),
-            ]);
+        if self.shape == Shape::Probe {
+            output::print_table(&self.probes());
+        } else {
+            output::print_table(&self.passes());
         }
-        output::line(output::table(&rows).trim_end());
         for report in &self.reports {
             self.explain(report);
         }
-        if self.shape == Shape::DryTable {
-            output::line("nothing was changed (--dry-run)");
+        match self.shape {
+            Shape::DryTable => output::line("nothing was changed (--dry-run)"),
+            Shape::Probe => output::line("only first pages were asked for; nothing was changed"),
+            Shape::Json | Shape::Table => {}
         }
         self.exit
     }
 
-    fn explain(&self, report: &Value) {
-        let source = report["source"].as_str().unwrap_or("");
-        let reason = report["reason"].as_str().unwrap_or("");
-        if !reason.is_empty() {
-            output::line(&format!("{source}: {reason}"));
+    fn passes(&self) -> Vec<Vec<String>> {
+        let heads = [
+            "source",
+            "outcome",
+            "added",
+            "changed",
+            "deleted",
+            "unchanged",
+            "requests",
+            "up",
+            "down",
+            "saved",
+            "time",
+        ];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for report in &self.reports {
+            rows.push(row(report));
         }
-        let bad = report["bad"].as_u64().unwrap_or(0);
-        if bad > 0 {
+        if self.reports.len() > 1 {
+            rows.push(row(&total(&self.reports)));
+        }
+        rows
+    }
+
+    fn probes(&self) -> Vec<Vec<String>> {
+        let heads = [
+            "source", "answer", "records", "requests", "up", "down", "time",
+        ];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for report in &self.reports {
+            let answer = match Exit::of(&report.outcome) {
+                Exit::Ok => "as configured",
+                _ => &report.outcome,
+            };
+            rows.push(vec![
+                report.source.clone(),
+                answer.into(),
+                report.tally.records().to_string(),
+                report.tally.requests.to_string(),
+                output::bytes(report.tally.bytes_up),
+                output::bytes(report.tally.bytes_down),
+                format!("{:.1} s", report.seconds),
+            ]);
+        }
+        rows
+    }
+
+    fn explain(&self, report: &Line) {
+        let source = &report.source;
+        if !report.reason.is_empty() {
+            output::line(&format!("{source}: {}", report.reason));
+        }
+        let bad = report.tally.bad;
+        if bad > 0 && report.outcome != "bad-data" {
             output::line(&format!(
                 "{source}: {bad} bad records were skipped; the table _bad in data.db has them and why"
             ));
         }
-        for note in report["notes"].as_array().into_iter().flatten() {
-            output::line(&format!("{source}: {}", note.as_str().unwrap_or("")));
+        for note in &report.notes {
+            output::line(&format!("{source}: {note}"));
         }
+    }
+}
+
+fn row(report: &Line) -> Vec<String> {
+    let tally = &report.tally;
+    let numbers = [
+        tally.added,
+        tally.changed,
+        tally.deleted,
+        tally.unchanged,
+        tally.requests,
+    ];
+    let bytes = [tally.bytes_up, tally.bytes_down, tally.bytes_saved];
+    let mut row = vec![report.source.clone(), report.outcome.clone()];
+    row.extend(numbers.map(|number| number.to_string()));
+    row.extend(bytes.map(output::bytes));
+    row.push(format!("{:.1} s", report.seconds));
+    row
+}
+
+fn total(reports: &[Line]) -> Line {
+    let sum = |of: fn(&Tally) -> u64| reports.iter().map(|report| of(&report.tally)).sum();
+    Line {
+        source: "(all)".into(),
+        pull: String::new(),
+        outcome: String::new(),
+        reason: String::new(),
+        tally: Tally {
+            added: sum(|tally| tally.added),
+            changed: sum(|tally| tally.changed),
+            deleted: sum(|tally| tally.deleted),
+            unchanged: sum(|tally| tally.unchanged),
+            requests: sum(|tally| tally.requests),
+            bytes_up: sum(|tally| tally.bytes_up),
+            bytes_down: sum(|tally| tally.bytes_down),
+            bytes_saved: sum(|tally| tally.bytes_saved),
+            ..Tally::default()
+        },
+        seconds: reports.iter().map(|report| report.seconds).sum(),
+        notes: Vec::new(),
     }
 }

@@ -1,6 +1,7 @@
 //! What the control socket answers.
 
 use super::http::{self, Head};
+use crate::clock::Mono;
 use crate::desk::{Desk, Wish, WishId};
 
 /// What a request gets.
@@ -12,17 +13,21 @@ pub(super) enum Reply {
     Follow(WishId),
 }
 
-/// Routes one request.
-pub(super) fn reply(head: &Head, body: &[u8], desk: &Desk) -> Reply {
+/// Routes one request. `may_follow`: whether one more wish can be followed now.
+pub(super) fn reply(head: &Head, body: &[u8], desk: &Desk, now: Mono, may_follow: bool) -> Reply {
     match (head.method.as_str(), head.path.as_str()) {
-        ("GET" | "HEAD", "/status") => match serde_json::to_vec(&desk.status()) {
+        ("GET", "/status") => match serde_json::to_vec(&desk.status(now)) {
             Ok(status) => Reply::Whole(http::answer(200, "application/json", &status)),
             Err(error) => text(503, &error.to_string()),
         },
+        ("POST", "/wish") if !may_follow => text(503, "too many wishes are followed already"),
         ("POST", "/wish") => {
             let body = if body.is_empty() { b"{}" } else { body };
             match serde_json::from_slice::<Wish>(body) {
-                Ok(wish) => Reply::Follow(desk.wish(wish)),
+                Ok(wish) => match desk.wish(wish) {
+                    Some(id) => Reply::Follow(id),
+                    None => text(503, "too many wishes wait already"),
+                },
                 Err(error) => text(400, &format!("this is no wish: {error}")),
             }
         }

@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn one_way_to_read_it_or_none() {
-        let table: &[(&str, Result<Option<(&str, usize)>, u16>)] = &[
+        type Expected = Result<Option<(&'static str, usize)>, u16>;
+        let table: &[(&str, Expected)] = &[
             (
                 "GET /status HTTP/1.1\r\nHost: x\r\n\r\n",
                 Ok(Some(("/status", 0))),

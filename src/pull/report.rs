@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::upstream::outcome::{Failure, Kind};
 
 /// What a pass has done so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Pages, 304s included.
     pub pages: u64,
@@ -124,17 +124,24 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// A report as `sync --json` prints it, one object a line.
-#[derive(Debug, Serialize)]
-struct Line<'a> {
-    source: &'a str,
-    pull: &'static str,
-    outcome: &'static str,
-    reason: String,
+/// A report as `sync --json` prints it, one object a line, and as the control socket tells it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// The source's name.
+    pub source: String,
+    /// How it is pulled.
+    pub pull: String,
+    /// [`Outcome::word`].
+    pub outcome: String,
+    /// Why, in words; empty where the word says it all.
+    pub reason: String,
+    /// In numbers.
     #[serde(flatten)]
-    tally: Tally,
-    seconds: f64,
-    notes: &'a [String],
+    pub tally: Tally,
+    /// How long it took, to the millisecond.
+    pub seconds: f64,
+    /// What an operator should know beside the outcome.
+    pub notes: Vec<String>,
 }
 
 impl Report {
@@ -158,20 +165,18 @@ impl Report {
         Self::new(source, Outcome::Failed(failure))
     }
 
-    /// One JSON object without line breaks.
+    /// As other programs read it.
     #[must_use]
-    pub fn to_json(&self) -> String {
-        let line = Line {
-            source: &self.source,
-            pull: "snapshot",
-            outcome: self.outcome.word(),
+    pub fn line(&self) -> Line {
+        Line {
+            source: self.source.clone(),
+            pull: "snapshot".into(),
+            outcome: self.outcome.word().into(),
             reason: self.reason(),
             tally: self.tally,
             seconds: (self.elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
-            notes: &self.notes,
-        };
-        // Plain data under string keys always serialises.
-        serde_json::to_string(&line).unwrap_or_default()
+            notes: self.notes.clone(),
+        }
     }
 
     /// Why it ended so, with the source's name where a command is to be copied.

@@ -10,6 +10,7 @@ use url::Url;
 use super::auth::{Credential, resolve, sensitive};
 use super::cause::{TransportCause, cause_in, cause_of};
 use super::conditional::{Sent, Validators, Variant};
+use super::exchange::Exchange;
 use super::headers::Headers;
 use super::limit::{Limited, TooLarge};
 use super::line::Line;
@@ -126,6 +127,12 @@ impl Client {
         self.limits.record
     }
 
+    /// What its connections share: byte counts that move while a body flows.
+    #[must_use]
+    pub fn line(&self) -> &Line {
+        &self.line
+    }
+
     /// Requests sent so far.
     #[must_use]
     pub fn requests(&self) -> u64 {
@@ -175,7 +182,14 @@ impl Client {
                 .held
                 .filter(|held| conditional && *held.url == url)
                 .map(|held| held.validators);
-            let mut response = self.send(&url, held, ask.expect)?;
+            let mut exchange = Exchange::begin(&self.line, &url, held.is_some());
+            let mut response = match self.send(&url, held, ask.expect) {
+                Ok(response) => response,
+                Err(failure) => {
+                    exchange.failed(&failure);
+                    return Err(failure);
+                }
+            };
             let headers = headers_of(&response);
             let asked = Asked {
                 validators: held,
@@ -187,14 +201,14 @@ impl Client {
             };
             let status = response.status().as_u16();
             let verdict = classify(status, &headers, &asked);
-            log::debug!("{status} {} {}", shown(&url), verdict_word(&verdict));
+            exchange.answered(status, &verdict);
             if !matches!(verdict, Verdict::Body) {
                 drain(&mut response, status);
             }
             match verdict {
                 Verdict::Body => {
                     let head = self.head(headers, url, moved && hops > 0);
-                    return Ok(Answer::Full(Box::new(self.full(head, response))));
+                    return Ok(Answer::Full(Box::new(self.full(head, response, exchange))));
                 }
                 Verdict::Empty => {
                     return Ok(Answer::Empty(Box::new(self.head(
@@ -241,7 +255,7 @@ impl Client {
         }
     }
 
-    fn full(&self, head: Head, response: Response<ureq::Body>) -> Full {
+    fn full(&self, head: Head, response: Response<ureq::Body>, exchange: Exchange) -> Full {
         let chunked = head
             .headers
             .list("transfer-encoding")
@@ -250,7 +264,7 @@ impl Client {
         let gzip = coding(&head.headers) == Ok(Coding::Gzip);
         let body = response.into_body();
         let proven_end = chunked || gzip || body.content_length().is_some();
-        let plain = body.into_with_config().limit(u64::MAX).reader();
+        let plain = exchange.followed(body.into_with_config().limit(u64::MAX).reader());
         // Of several gzip members each is checked against its trailer, and garbage behind the last is an error.
         let body: Box<dyn Read> = if gzip {
             Box::new(Limited::new(MultiGzDecoder::new(plain), self.limits.body))
@@ -428,18 +442,6 @@ fn headers_of(response: &Response<ureq::Body>) -> Headers {
         headers.push(name.as_str(), value.as_bytes());
     }
     headers
-}
-
-fn verdict_word(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Body => "with a body".into(),
-        Verdict::Empty => "empty".into(),
-        Verdict::NotModified => "not modified".into(),
-        Verdict::Unconditionally(_) => "to be asked again".into(),
-        Verdict::Renew => "token refused".into(),
-        Verdict::Redirect { .. } => "redirect".into(),
-        Verdict::Failed(failure) => failure.kind.word().into(),
-    }
 }
 
 /// A URL as it may be logged: no userinfo, no query values.

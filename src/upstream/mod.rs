@@ -9,6 +9,7 @@
 //! | [`conditional`] | validators, freshness, `Vary`, `Retry-After` (pure) |
 //! | [`headers`] | header fields as the pure rooms read them |
 //! | `auth` | what authorises a request |
+//! | `exchange` | what the log says of one request |
 //! | [`limit`] | limits on a body as an adapter |
 //! | [`connect`] | from an upstream's config to a client |
 //! | [`agent`] | one ureq agent per upstream, put together from the others |
@@ -29,6 +30,7 @@ pub mod client;
 pub mod conditional;
 pub mod connect;
 pub mod dns;
+mod exchange;
 pub mod headers;
 pub mod limit;
 pub mod line;

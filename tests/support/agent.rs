@@ -191,7 +191,8 @@ impl Gateway {
     /// How the source stands, as `status` shows it.
     pub fn status(&mut self) -> SourceStatus {
         self.agent().publish();
-        self.agent().desk().status().sources["items"].clone()
+        let now = self.clock.mono();
+        self.agent().desk().status(now).sources["items"].clone()
     }
 
     pub fn now(&self) -> Mono {

@@ -1,5 +1,6 @@
 //! What a scripted upstream is asked, and what it answers.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 /// A request as it came.
@@ -63,6 +64,8 @@ pub(super) enum Content {
     Bytes(Vec<u8>),
     /// That many bytes without a pause, and on while this says so.
     Stream(u64, Box<dyn Fn() -> bool + Send>),
+    /// Chunks, made as they are sent, until there are no more.
+    Made(Mutex<Box<dyn FnMut() -> Option<Vec<u8>> + Send>>),
     /// The whole answer, head included, as it stands.
     Raw(Vec<u8>),
 }
@@ -133,6 +136,14 @@ impl Answer {
     pub fn streaming_while(more: impl Fn() -> bool + Send + 'static) -> Self {
         let mut answer = Self::ok().close_delimited();
         answer.content = Content::Stream(0, Box::new(more));
+        answer
+    }
+
+    /// 200 with JSON in chunks that are made as they are sent, without a pause, until there are no more.
+    pub fn making(next: impl FnMut() -> Option<Vec<u8>> + Send + 'static) -> Self {
+        let mut answer = Self::ok().header("Content-Type", "application/json");
+        answer.framing = Framing::Chunked;
+        answer.content = Content::Made(Mutex::new(Box::new(next)));
         answer
     }
 
@@ -211,6 +222,7 @@ impl Answer {
             Content::Raw(bytes) => return bytes.clone(),
             Content::Bytes(bytes) => (bytes.as_slice(), bytes.len() as u64),
             Content::Stream(length, _) => (&[][..], *length),
+            Content::Made(_) => (&[][..], 0),
         };
         let mut out = format!("HTTP/1.1 {} Scripted\r\n", self.status).into_bytes();
         for (name, value) in &self.headers {
@@ -227,7 +239,7 @@ impl Answer {
             out.extend(b"Connection: close\r\n");
         }
         out.extend(b"\r\n");
-        if bodyless || is_head {
+        if bodyless || is_head || matches!(self.content, Content::Made(_)) {
             return out;
         }
         if matches!(self.framing, Framing::Chunked) {

@@ -392,6 +392,16 @@ impl Connection {
                 left = left.saturating_sub(now as u64);
             }
         }
+        if let Content::Made(next) = &answer.content {
+            let mut next = next.lock().unwrap();
+            while let Some(chunk) = next() {
+                self.stream
+                    .write_all(format!("{:x}\r\n", chunk.len()).as_bytes())?;
+                self.stream.write_all(&chunk)?;
+                self.stream.write_all(b"\r\n")?;
+            }
+            self.stream.write_all(b"0\r\n\r\n")?;
+        }
         Ok(())
     }
 }

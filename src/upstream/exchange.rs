@@ -1,0 +1,89 @@
+//! What the log says of one request: one line at debug when its answer is over, body included.
+
+use std::io::{self, Read};
+
+use url::Url;
+
+use super::client::shown;
+use super::line::Line;
+use super::outcome::{Failure, Verdict};
+use crate::clock::Mono;
+
+/// One request and its answer. Logs itself when it is dropped: method, URL without secrets, status, what the cache was good
+/// for, bytes at the socket, duration.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    line: Line,
+    url: String,
+    conditional: bool,
+    started: Mono,
+    /// The line's byte counts, up and down, when it began.
+    before: (u64, u64),
+    answer: String,
+}
+
+impl Exchange {
+    /// Begins; `conditional`: with validators.
+    pub(super) fn begin(line: &Line, url: &Url, conditional: bool) -> Self {
+        Self {
+            line: line.clone(),
+            url: shown(url),
+            conditional,
+            started: line.wait().now(),
+            before: (line.traffic().up(), line.traffic().down()),
+            answer: "dropped".into(),
+        }
+    }
+
+    /// There was no answer.
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        self.answer = format!("no answer ({})", failure.kind.word());
+    }
+
+    /// There was one, and this is what it means.
+    pub(super) fn answered(&mut self, status: u16, verdict: &Verdict) {
+        let meaning = match verdict {
+            Verdict::NotModified => "cache revalidated",
+            Verdict::Body | Verdict::Empty if self.conditional => "cache outdated",
+            Verdict::Body | Verdict::Empty => "not in the cache",
+            Verdict::Unconditionally(_) => "cache not usable, to be asked again",
+            Verdict::Renew => "token refused, to be renewed",
+            Verdict::Redirect { .. } => "redirect",
+            Verdict::Failed(failure) => failure.kind.word(),
+        };
+        self.answer = format!("{status}, {meaning}");
+    }
+
+    /// The answer's body: while it is read, the exchange goes on.
+    pub(super) fn followed<R: Read>(self, body: R) -> impl Read {
+        Followed {
+            body,
+            _exchange: self,
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let traffic = self.line.traffic();
+        log::debug!(
+            "GET {}: {}, {} B up, {} B down, {:.3} s",
+            self.url,
+            self.answer,
+            traffic.up().saturating_sub(self.before.0),
+            traffic.down().saturating_sub(self.before.1),
+            self.line.wait().now().since(self.started).as_secs_f64()
+        );
+    }
+}
+
+struct Followed<R> {
+    body: R,
+    _exchange: Exchange,
+}
+
+impl<R: Read> Read for Followed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.body.read(buffer)
+    }
+}
