@@ -33,7 +33,10 @@ impl Part {
     /// About how many bytes of log this part will take.
     pub(super) fn cost(&self) -> usize {
         let of_one = |(key, value): (&Vec<u8>, &Option<Vec<u8>>)| match value {
-            Some(value) => 2 * (key.len() + value.len()) + SHARE,
+            // An index node holds up to 256 keys and is rewritten whole: long ones weigh more than once.
+            Some(value) => {
+                2 * (key.len() + value.len()) + SHARE + 24 * key.len().saturating_sub(32)
+            }
             // Merging takes more than the removal itself.
             None => 2 * SHARE,
         };
