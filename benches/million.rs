@@ -3,6 +3,11 @@
 //! Prints time, peak memory and state for a first load and for an unchanged second pass, in key order and in random order,
 //! beside the same reader, canonicaliser and hash without a store. `GLEANER_RECORDS=N` takes another number of records.
 
+#![allow(
+    clippy::expect_used,
+    reason = "a bench that cannot be set up has failed"
+)]
+
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

@@ -2,6 +2,11 @@
 //! `GLEANER_REQUIRE_SERVERS=1` (as CI sets it) they fail instead. `GLEANER_QUAKES=FILE` serves the full feed of 1,707 records
 //! in place of the 300 that are here.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
 mod support;
 
 use std::path::{Path, PathBuf};
