@@ -11,7 +11,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -747,11 +749,11 @@ fn a_reader_that_goes_away_is_no_panic() {
         &["status"],
     ];
     for arguments in commands {
-        let (reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = UnixStream::pair().unwrap();
         drop(reader);
         let child = home
             .command(arguments)
-            .stdout(writer)
+            .stdout(OwnedFd::from(writer))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

@@ -111,6 +111,8 @@ impl Device {
             .arg(self.beside("gleaner.toml"))
             .args(arguments)
             .env_remove("RUST_LOG")
+            // What a command heals at its start is told at this level.
+            .env("GLEANER_LOG", "info")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
