@@ -139,6 +139,9 @@ impl Delivery<'_> {
             }
         }
         batch.generation(generation);
+        // Between two syncs of the card, whoever else is served has a turn. A stop is noticed at the next wait: here it would
+        // leave the sink ahead of the store for nothing.
+        let _ = self.wait.breathe();
         self.store.commit(batch).map_err(|e| local(&e))?;
         *pending = Pending::default();
         Ok(())
