@@ -487,7 +487,7 @@ impl Agent {
         };
         match state.without_sink(self.wait.clock().wall()) {
             Ok(None) => {}
-            Ok(Some(alarm)) => self.alarm(alarm),
+            Ok(Some(alarm)) => self.alarm(Topic::Damage, alarm),
             Err(error) => log::error!("{error}"),
         }
         if let Err(error) = self.open() {
