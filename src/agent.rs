@@ -447,6 +447,26 @@ impl Agent {
 
     /// Pulls one source now. The state directory must be open.
     pub fn pull(&mut self, name: &str, order: Order, each: &mut dyn FnMut(Event)) -> Report {
+        let mut report = self.passes(name, order, each);
+        if self.replace_damaged_sink() && !self.wait.stopping() {
+            report = self.passes(name, order, each);
+        }
+        // A replay asks nobody: it says nothing of how fresh the data is.
+        if order.dry_run || order.probe || order.replay {
+            log::debug!("{report}");
+        } else {
+            self.after(name, &report);
+        }
+        self.publish();
+        if matches!(&report.outcome, Outcome::Failed(failure) if failure.kind == Kind::Local) {
+            // If it was the store that cannot be read, the own check is what puts it aside.
+            self.verified = false;
+        }
+        self.heal();
+        report
+    }
+
+    fn passes(&mut self, name: &str, order: Order, each: &mut dyn FnMut(Event)) -> Report {
         let mut report = self.one_pass(name, order, each);
         if report.resumed && report.outcome.is_complete() && !self.wait.stopping() {
             // It began in an earlier process: its first pages may be old news by now.
@@ -457,15 +477,23 @@ impl Agent {
                 report.outcome = Outcome::Changed;
             }
         }
-        // A replay asks nobody: it says nothing of how fresh the data is.
-        if order.dry_run || order.probe || order.replay {
-            log::debug!("{report}");
-        } else {
-            self.after(name, &report);
-        }
-        self.publish();
-        self.heal();
         report
+    }
+
+    /// A `data.db` that a pass found damaged is put aside, and a new one is opened; whether that is so.
+    fn replace_damaged_sink(&mut self) -> bool {
+        let Some(state) = self.state.take_if(|state| state.sink.is_damaged()) else {
+            return false;
+        };
+        match state.without_sink(self.wait.clock().wall()) {
+            Ok(None) => {}
+            Ok(Some(alarm)) => self.alarm(Topic::Damage, alarm),
+            Err(error) => log::error!("{error}"),
+        }
+        if let Err(error) = self.open() {
+            log::error!("{error}");
+        }
+        self.state.is_some()
     }
 
     fn one_pass(&mut self, name: &str, order: Order, each: &mut dyn FnMut(Event)) -> Report {
@@ -618,7 +646,7 @@ impl Agent {
         runner.settled = (report.outcome == Outcome::Unchanged
             || report.outcome == Outcome::Changed)
             .then(|| state.store.generation());
-        let changed_word = runner.status.outcome != report.outcome.word();
+        let turned = turned(&runner.status.outcome, &report.outcome);
         note_status(runner, report, (now, wall));
         if let Ok(id) = state.store.source(name) {
             runner.status.records = state.store.count(id);
@@ -627,7 +655,7 @@ impl Agent {
         let overdue = runner
             .noted
             .is_none_or(|then| now.since(then) >= self.config.agent.checkpoint);
-        if changed_word || report.tally.delivered() > 0 || overdue {
+        if turned || report.tally.delivered() > 0 || overdue {
             runner.noted = Some(now);
             let stale_at = complete.then(|| {
                 later(
@@ -640,7 +668,7 @@ impl Agent {
             let noted = state.sink.note(&SourceState {
                 name,
                 last_check: complete.then_some(wall),
-                last_complete: (complete && (report.tally.delivered() > 0 || changed_word))
+                last_complete: (complete && (report.tally.delivered() > 0 || turned))
                     .then_some(wall),
                 stale_at,
                 outcome: report.outcome.word(),
@@ -654,10 +682,10 @@ impl Agent {
         }
     }
 
-    /// What a pass found damaged or poisoned is opened anew before the next one.
+    /// A store that a pass left poisoned is opened anew before the next one.
     fn heal(&mut self) {
         let Some(state) = &mut self.state else { return };
-        if state.store.is_poisoned() || state.sink.is_damaged() {
+        if state.store.is_poisoned() {
             log::warn!("the state directory is opened anew");
             self.state = None;
             if let Err(error) = self.open() {
@@ -728,6 +756,13 @@ fn ended(report: &Report, in_a_row: u32) -> Ended {
             fresh_for: report.fresh_for,
         },
     }
+}
+
+/// Whether a source stands differently than at its last pass, so that local readers should know now. A change and then none
+/// is the same to them: whoever finds nothing new writes nothing.
+fn turned(before: &str, now: &Outcome) -> bool {
+    let went_well = [Outcome::Changed.word(), Outcome::Unchanged.word()];
+    before != now.word() && !(went_well.contains(&before) && went_well.contains(&now.word()))
 }
 
 fn later(wall: Timestamp, span: Duration) -> Timestamp {

@@ -11,8 +11,8 @@ use rustix::fs::{FlockOperation, flock};
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::pull::repair::{self, RepairError};
-use crate::sink::SinkError;
 use crate::sink::sqlite::{self, SqliteSink};
+use crate::sink::{SinkError, SinkTrouble};
 use crate::store::{self, Store, StoreError};
 
 /// An open state directory. Nobody else has it open while this lives.
@@ -77,6 +77,7 @@ impl fmt::Display for StateError {
                     io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                         f.write_str("; the state directory must be writable for this user (`[agent] state = …`)")
                     }
+                    io::ErrorKind::NotADirectory => f.write_str("; the state directory is `[agent] state = …`"),
                     io::ErrorKind::StorageFull => f.write_str("; make room, nothing was lost"),
                     _ => Ok(()),
                 }
@@ -118,24 +119,35 @@ impl State {
         let mut alarms = Vec::new();
         let (mut sink, opening) =
             SqliteSink::open(&dir.join("data.db"), now).map_err(StateError::Sink)?;
-        if let sqlite::Opening::Replaced { aside, why } = opening {
-            alarms.push(format!(
-                "data.db was damaged ({why}): it is kept as {}, and all is delivered again",
-                aside.display()
-            ));
-        }
+        alarms.extend(sink_alarm(&opening));
         let (mut store, opening) =
             Store::open(&dir.join("state"), now).map_err(StateError::Store)?;
-        if let store::Opening::Rebuilt { aside, why } = opening {
-            alarms.push(format!(
-                "the store was damaged ({why}): it is kept as {}, and all is compared again",
-                aside.display()
-            ));
-        }
-        for alarm in &alarms {
-            log::error!("{alarm}");
-        }
-        let repair = repair::agree(&mut store, &mut sink, config.sources.values())?;
+        alarms.extend(store_alarm(&opening));
+        // Making them agree reads more than opening does, and may find more damage: once in each.
+        let mut chances = 2;
+        let repair = loop {
+            chances -= 1;
+            match repair::agree(&mut store, &mut sink, config.sources.values()) {
+                Ok(repair) => break repair,
+                Err(RepairError::Sink(error))
+                    if error.kind == SinkTrouble::Damaged && chances >= 0 =>
+                {
+                    let opening;
+                    (sink, opening) = sink
+                        .put_aside(&error.message, now)
+                        .map_err(StateError::Sink)?;
+                    alarms.extend(sink_alarm(&opening));
+                }
+                Err(RepairError::Store(error)) if error.is_damage() && chances >= 0 => {
+                    let opening;
+                    (store, opening) = store
+                        .put_aside(&error.to_string(), now)
+                        .map_err(StateError::Store)?;
+                    alarms.extend(store_alarm(&opening));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
         if let repair::Repair::Relearn(reason) = repair {
             if reason != repair::Reason::NewStore || !alarms.is_empty() {
                 log::warn!("what is known was learnt again from data.db: {reason}");
@@ -148,6 +160,17 @@ impl State {
             dir,
             _lock: lock,
         })
+    }
+
+    /// Closes the directory, with a `data.db` that turned out to be damaged put aside, and says so. Opened again it gets a
+    /// new one, to be filled from upstream.
+    ///
+    /// # Errors
+    /// When it cannot be put aside.
+    pub fn without_sink(self, now: Timestamp) -> Result<Option<String>, StateError> {
+        let why = "found while it was read or written";
+        let (_, opening) = self.sink.put_aside(why, now).map_err(StateError::Sink)?;
+        Ok(sink_alarm(&opening))
     }
 
     /// Where it is.
@@ -163,6 +186,31 @@ fn foreign_owner(dir: &Path) -> Option<u32> {
     (rustix::process::geteuid().is_root() && owner != 0).then_some(owner)
 }
 
+/// Says it at once: what comes after may fail.
+fn sink_alarm(opening: &sqlite::Opening) -> Option<String> {
+    let sqlite::Opening::Replaced { aside, why } = opening else {
+        return None;
+    };
+    let alarm = format!(
+        "data.db was damaged ({why}): it is kept as {}, and all is delivered again",
+        aside.display()
+    );
+    log::error!("{alarm}");
+    Some(alarm)
+}
+
+fn store_alarm(opening: &store::Opening) -> Option<String> {
+    let store::Opening::Rebuilt { aside, why } = opening else {
+        return None;
+    };
+    let alarm = format!(
+        "the store was damaged ({why}): it is kept as {}, and all is compared again",
+        aside.display()
+    );
+    log::error!("{alarm}");
+    Some(alarm)
+}
+
 fn make(dir: &Path, mode: u32) -> Result<(), StateError> {
     let failed = |error| StateError::Directory {
         path: dir.to_owned(),
@@ -170,6 +218,8 @@ fn make(dir: &Path, mode: u32) -> Result<(), StateError> {
     };
     match fs::DirBuilder::new().recursive(true).mode(mode).create(dir) {
         Ok(()) => Ok(()),
+        // What `mkdir` says of a file that is in the way would only puzzle.
+        Err(_) if dir.exists() && !dir.is_dir() => Err(failed(io::ErrorKind::NotADirectory.into())),
         Err(error) => Err(failed(error)),
     }
 }

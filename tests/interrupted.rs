@@ -3,6 +3,12 @@
 //! The same story at every system call that makes data durable: `GLEANER_CUTS=1000 cargo test --test interrupted -- --nocapture`
 //! takes each cut instead of some. Needs `strace`; what is left out without it is printed.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
 mod support;
 
 use std::os::unix::process::ExitStatusExt as _;

@@ -114,17 +114,26 @@ impl SqliteSink {
                 },
             )),
             Err(error) if error.kind == SinkTrouble::Damaged => {
-                let aside = put_aside(path, now)?;
-                Ok((
-                    Self::try_open(path)?,
-                    Opening::Replaced {
-                        aside,
-                        why: error.message,
-                    },
-                ))
+                Self::replace(path, &error.message, now)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Closes a file that turned out to be damaged, puts it aside as `data.db.damaged-DATE`, and makes a new one.
+    ///
+    /// # Errors
+    /// Those of [`SqliteSink::open`].
+    pub fn put_aside(self, why: &str, now: Timestamp) -> Result<(Self, Opening), SinkError> {
+        let Self { db, path, .. } = self;
+        drop(db);
+        Self::replace(&path, why, now)
+    }
+
+    fn replace(path: &Path, why: &str, now: Timestamp) -> Result<(Self, Opening), SinkError> {
+        let aside = put_aside(path, now)?;
+        let why = why.to_owned();
+        Ok((Self::try_open(path)?, Opening::Replaced { aside, why }))
     }
 
     fn try_open(path: &Path) -> Result<Self, SinkError> {

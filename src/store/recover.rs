@@ -298,7 +298,12 @@ fn make_home(home: &Path) -> Result<(), StoreError> {
     if home.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(home).map_err(|error| StoreError::io(home, error))?;
+    fs::create_dir_all(home).map_err(|error| {
+        // What `mkdir` says of a file that is in the way would only puzzle.
+        let in_the_way = home.exists();
+        let not_ours = io::ErrorKind::NotADirectory.into();
+        StoreError::io(home, if in_the_way { not_ours } else { error })
+    })?;
     raw::sync(home)?;
     home.parent()
         .filter(|parent| !parent.as_os_str().is_empty())

@@ -110,9 +110,9 @@ impl Device {
             .arg("--config")
             .arg(self.beside("gleaner.toml"))
             .args(arguments)
-            .env_remove("RUST_LOG")
             // What a command heals at its start is told at this level.
             .env("GLEANER_LOG", "info")
+            .env_remove("JOURNAL_STREAM")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -312,6 +312,10 @@ pub fn until(what: &str, is_so: impl FnMut() -> bool) {
     until_or(what, is_so, String::new);
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the process that is waited for lives in real time"
+)]
 fn until_or(what: &str, mut is_so: impl FnMut() -> bool, context: impl Fn() -> String) {
     let start = Instant::now();
     while !is_so() {

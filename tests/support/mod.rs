@@ -14,6 +14,7 @@ pub mod client;
 pub mod device;
 pub mod dice;
 pub mod gleaner;
+pub mod mount;
 pub mod parts;
 pub mod pki;
 pub mod proxy;
