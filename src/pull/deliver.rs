@@ -92,6 +92,10 @@ impl Pending {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.changes.len() >= MANY || self.bytes >= LARGE
     }

@@ -245,6 +245,9 @@ impl Pass<'_, '_> {
 
     /// What is pending goes to the sink, then to the store.
     pub(super) fn flush(&mut self, pending: &mut Pending) -> Result<(), Failure> {
+        if pending.is_empty() {
+            return Ok(());
+        }
         let counts = pending.counts;
         if self.mode.dry_run {
             pending.clear();

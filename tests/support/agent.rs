@@ -18,6 +18,7 @@ use gleaner::clock::{Clock, FakeClock, Mono};
 use gleaner::config::{self, Config};
 use gleaner::desk::{Desk, SourceStatus};
 use gleaner::pull::report::{Outcome, Report};
+use gleaner::store::{Key, Store, Tag};
 use gleaner::wait::Wait;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
@@ -136,6 +137,11 @@ impl Gateway {
         self.agent = Some(agent);
     }
 
+    /// Ends the process, as far as a test can.
+    pub fn stop(&mut self) {
+        self.agent = None;
+    }
+
     /// Ends the process, as far as a test can, and starts another over the same state.
     pub fn restart(&mut self) {
         self.boot();
@@ -245,9 +251,47 @@ impl Gateway {
         self.rows().into_iter().map(|(key, _)| key).collect()
     }
 
+    /// Whether what the store keeps of the source's pages names this. The agent must have been stopped.
+    pub fn live_memos_name(&self, text: &str) -> bool {
+        let now = self.clock.wall();
+        let (mut store, _) = Store::open(&self.state().join("state"), now).unwrap();
+        let id = store.source("items").unwrap();
+        let needle = text.as_bytes();
+        store.scan(&Key::new(Tag::Memo, id, b"")).any(|entry| {
+            entry
+                .unwrap()
+                .1
+                .windows(needle.len())
+                .any(|window| window == needle)
+        })
+    }
+
+    /// Every file of the state directory with its length and a hash of its content: equal if nothing was written.
+    pub fn written(&self) -> Vec<(PathBuf, usize, u64)> {
+        let mut files = Vec::new();
+        look(&self.state(), &mut files);
+        files.sort();
+        files
+    }
+
     /// Whether any file of the state directory holds these bytes.
     pub fn state_holds(&self, secret: &str) -> bool {
         holds(&self.state(), secret.as_bytes())
+    }
+}
+
+fn look(dir: &Path, files: &mut Vec<(PathBuf, usize, u64)>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            look(&path, files);
+        } else if kind.is_file() {
+            let content = std::fs::read(&path).unwrap();
+            let mut hasher = std::hash::DefaultHasher::new();
+            std::hash::Hasher::write(&mut hasher, &content);
+            files.push((path, content.len(), std::hash::Hasher::finish(&hasher)));
+        }
     }
 }
 
