@@ -424,12 +424,13 @@ fn an_upstream_that_never_answers_304_wears_no_card() {
     let upstream = Upstream::start();
     upstream.answer(listing(&[("ETag", "\"a\"")]));
     let mut gateway = Gateway::of(&upstream).start();
-    gateway.sync();
-    gateway.sync();
+    // SQLite notes once in its shared memory that somebody reads what was written last.
+    for _ in 0..3 {
+        gateway.sync();
+    }
     let before = gateway.written();
     for _ in 0..5 {
         assert_eq!(gateway.word(), "unchanged");
-        eprintln!("{:?}", gateway.written()[1]);
     }
     assert_eq!(gateway.written(), before);
 }

@@ -53,7 +53,7 @@ pub enum End {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageFault {
     /// The next URL cannot be read.
-    Unreadable(String),
+    Unreadable,
     /// It leads to another origin, where neither credentials nor trust go.
     OtherOrigin(String),
     /// The value there is neither text nor a number.
@@ -69,7 +69,7 @@ pub enum PageFault {
 impl fmt::Display for PageFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(text) => write!(f, "the next page's URL cannot be read: {text:.200}"),
+            Self::Unreadable => f.write_str("what should be the next page's URL is none"),
             Self::OtherOrigin(origin) => write!(
                 f,
                 "the next page would be on another origin ({origin}), which is not followed"
@@ -260,7 +260,7 @@ fn follow(facts: &PageFacts<'_>, reference: Option<String>) -> Next {
         return Next::End(End::NoNext);
     };
     match facts.asked.join(reference.trim()) {
-        Err(_) => Next::Broken(PageFault::Unreadable(reference)),
+        Err(_) => Next::Broken(PageFault::Unreadable),
         Ok(url) => match on_origin(facts.asked, url) {
             Ok(url) => Next::Page(url),
             Err(origin) => Next::Broken(PageFault::OtherOrigin(origin)),
@@ -497,7 +497,7 @@ mod tests {
             ),
             (
                 r#"{"links":{"next":"https://"}}"#,
-                "broken: the next page's URL cannot be read: https://",
+                "broken: what should be the next page's URL is none",
             ),
         ] {
             assert_eq!(next(&url, &Page { body, ..PAGE }), expected, "{body}");

@@ -76,18 +76,22 @@ impl Pass<'_, '_> {
             };
             page.records += 1;
             let number = record.number;
-            match self.record(record.raw, &mut pending, &mut on_page) {
-                Ok(ordinal) => page.ordinals.extend(ordinal),
-                Err(RecordTrouble::Failed(failure)) => return Err(failure),
-                Err(RecordTrouble::Bad(bad)) => {
-                    self.bad_record(url, number, record.raw, &bad, &mut page)?
-                }
-            }
             if let Pages::LastKey { key, .. } = &source.pages {
                 page.last_key = Json::parse(record.raw)
                     .ok()
                     .and_then(|json| key.find(json))
                     .map(|value| value.as_str().to_owned());
+            }
+            match self.record(record.raw, &mut pending, &mut on_page) {
+                Ok(ordinal) => page.ordinals.extend(ordinal),
+                Err(RecordTrouble::Failed(failure)) => return Err(failure),
+                Err(RecordTrouble::Bad(bad)) => {
+                    let passed = self.bad_record(url, number, record.raw, &bad, &mut page);
+                    if selector.last_line_unterminated() && !proven_end {
+                        return Err(cut_line(url));
+                    }
+                    passed?;
+                }
             }
             if pending.is_full() {
                 self.flush(&mut pending)?;
@@ -101,11 +105,7 @@ impl Pass<'_, '_> {
             }
         }
         if selector.last_line_unterminated() && !proven_end {
-            return Err(Failure::new(
-                Kind::Failing,
-                "the body may have been cut: its last line has no end",
-            )
-            .at(shown(url)));
+            return Err(cut_line(url));
         }
         // The closing bracket of a JSON document proves its end; lines do not.
         if source.format == Format::Ndjson && !proven_end {
@@ -279,6 +279,14 @@ fn failure_of_select(error: &SelectError) -> Failure {
         SelectError::Empty | SelectError::Markup => Failure::new(Kind::NotOurs, error.to_string()),
         other => Failure::new(Kind::BadData, other.to_string()),
     }
+}
+
+fn cut_line(url: &Url) -> Failure {
+    Failure::new(
+        Kind::Failing,
+        "the body may have been cut: its last line has no end",
+    )
+    .at(shown(url))
 }
 
 fn excerpt(raw: &[u8]) -> String {

@@ -3,10 +3,8 @@
 //! Its pool keys by scheme, host and proxy alone, so agents are not shared: one upstream's connection must not carry
 //! another's client certificate.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use ureq::Agent;
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, NextTimeout, Transport,
@@ -15,6 +13,7 @@ use ureq::unversioned::transport::{
 use super::cause::TransportCause;
 use super::dns::{Names, Unasked};
 use super::line::Line;
+pub use super::secure::Tls;
 use super::secure::TlsConnector;
 use super::transport::TcpConnector;
 
@@ -34,8 +33,8 @@ pub struct AgentParts {
     pub line: Line,
     /// Who resolves names; one for the whole process.
     pub names: Names,
-    /// TLS; `None` for an upstream that is `http` throughout: an `https` URL then fails.
-    pub tls: Option<Arc<ClientConfig>>,
+    /// TLS.
+    pub tls: Tls,
     /// The proxy to go through.
     pub proxy: Option<ureq::Proxy>,
     /// Bytes of an answer's head, at most.

@@ -407,7 +407,7 @@ fn redirected(from: &Url, location: &str, hops: usize) -> Result<Url, Failure> {
         return fail(format!("more than {MAX_HOPS} redirects"));
     }
     let Ok(mut to) = from.join(location) else {
-        return fail(format!("redirected to no URL: {location:.200}"));
+        return fail("redirected to something that is no URL".into());
     };
     to.set_fragment(None);
     match (from.scheme(), to.scheme()) {
@@ -416,8 +416,9 @@ fn redirected(from: &Url, location: &str, hops: usize) -> Result<Url, Failure> {
             shown(&to)
         )),
         (_, "http" | "https") if to.host_str().is_some_and(|host| !host.is_empty()) => Ok(to),
-        _ => fail(format!(
-            "redirected to {location:.200}, which cannot be followed"
+        // Not as it came: what cannot be taken apart may hold a secret anywhere.
+        (_, scheme) => fail(format!(
+            "redirected to a URL of the scheme {scheme:.20}, which cannot be followed"
         )),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::agent::{self, AgentParts};
+use super::agent::{self, AgentParts, Tls};
 use super::auth::process_env;
 use super::client::Client;
 use super::dns::Names;
@@ -76,14 +76,13 @@ impl Shared {
             extra_ca: upstream.extra_ca.as_deref(),
             identity,
         };
-        // Plain upstreams may still redirect to TLS; reading the system's roots costs memory, so only who needs them does.
         let tls = if upstream.base.scheme() == "https" || upstream.extra_ca.is_some() {
-            Some(
+            Tls::Ready(
                 client_config(&setup, self.tls_clock.clone())
                     .map_err(|error| local(error.to_string()))?,
             )
         } else {
-            None
+            Tls::late(upstream.roots, self.tls_clock.clone())
         };
         let line = Line::new(self.wait.clone(), Patience::from(&upstream.limits));
         let agent = agent::agent(AgentParts {

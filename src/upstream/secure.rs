@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
@@ -17,15 +17,68 @@ use ureq::unversioned::transport::{
 
 use super::cause::TransportCause;
 use super::dns::bare;
-use super::tls::TlsProblem;
+use super::tls::{TlsClock, TlsProblem, TlsSetup, client_config};
+use crate::config::Roots;
 
-/// Wraps transports in TLS where the URL asks for it. Without a config such URLs fail.
+/// Where an agent's TLS config comes from.
 #[derive(Debug)]
-pub(super) struct TlsConnector(Option<Arc<ClientConfig>>);
+pub enum Tls {
+    /// It is there.
+    Ready(Arc<ClientConfig>),
+    /// For an upstream that is `http`, and may still redirect to `https`: made of these trust anchors when that happens,
+    /// since reading the system's costs memory that most such upstreams never need. Without a client certificate.
+    Late(Late),
+    /// There is none: an `https` URL fails.
+    None,
+}
+
+/// What a TLS config can be made of when it is needed.
+#[derive(Debug)]
+pub struct Late {
+    roots: Roots,
+    clock: Arc<TlsClock>,
+    made: OnceLock<Result<Arc<ClientConfig>, String>>,
+}
+
+impl Tls {
+    /// See [`Tls::Late`].
+    #[must_use]
+    pub fn late(roots: Roots, clock: Arc<TlsClock>) -> Self {
+        Self::Late(Late {
+            roots,
+            clock,
+            made: OnceLock::new(),
+        })
+    }
+
+    fn config(&self) -> Result<&Arc<ClientConfig>, Error> {
+        match self {
+            Self::Ready(config) => Ok(config),
+            Self::None => Err(Error::TlsRequired),
+            Self::Late(late) => {
+                let made = late.made.get_or_init(|| {
+                    let setup = TlsSetup {
+                        roots: late.roots,
+                        extra_ca: None,
+                        identity: None,
+                    };
+                    client_config(&setup, Arc::clone(&late.clock))
+                        .map_err(|error| error.to_string())
+                });
+                made.as_ref()
+                    .map_err(|reason| TransportCause::Tls(TlsProblem::Other(reason.clone())).into())
+            }
+        }
+    }
+}
+
+/// Wraps transports in TLS where the URL asks for it.
+#[derive(Debug)]
+pub(super) struct TlsConnector(Tls);
 
 impl TlsConnector {
-    pub(super) fn new(config: Option<Arc<ClientConfig>>) -> Self {
-        Self(config)
+    pub(super) fn new(tls: Tls) -> Self {
+        Self(tls)
     }
 }
 
@@ -43,9 +96,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
         if !details.needs_tls() || below.is_tls() {
             return Ok(Some(Either::A(below)));
         }
-        let Some(config) = &self.0 else {
-            return Err(Error::TlsRequired);
-        };
+        let config = self.0.config()?;
         let host = bare(details.uri.host().unwrap_or_default());
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             TransportCause::Tls(TlsProblem::Other(format!("{host} is no host name")))

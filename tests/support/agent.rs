@@ -43,6 +43,7 @@ pub struct Gateway {
     plan: Plan,
     dir: tempfile::TempDir,
     pub clock: Arc<FakeClock>,
+    wait: Option<Wait>,
     agent: Option<Agent>,
 }
 
@@ -84,6 +85,7 @@ impl Plan {
             plan: self,
             dir: tempfile::tempdir().unwrap(),
             clock,
+            wait: None,
             agent: None,
         };
         gateway.boot();
@@ -132,7 +134,8 @@ impl Gateway {
     fn boot(&mut self) {
         self.agent = None;
         let wait = Wait::new(Arc::clone(&self.clock) as Arc<dyn Clock>).unwrap();
-        let mut agent = Agent::new(self.config(), wait, Desk::default());
+        let mut agent = Agent::new(self.config(), wait.clone(), Desk::default());
+        self.wait = Some(wait);
         agent.open().unwrap();
         self.agent = Some(agent);
     }
@@ -194,11 +197,17 @@ impl Gateway {
         }
     }
 
+    /// What stops the process, from another thread, as SIGTERM does.
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
+        let wait = self.wait.clone().unwrap();
+        move || wait.stop()
+    }
+
     /// How the source stands, as `status` shows it.
-    pub fn status(&mut self) -> SourceStatus {
-        self.agent().publish();
-        let now = self.clock.mono();
-        self.agent().desk().status(now).sources["items"].clone()
+    pub fn status(&self) -> SourceStatus {
+        let agent = self.agent.as_ref().unwrap();
+        agent.publish();
+        agent.desk().status(self.clock.mono()).sources["items"].clone()
     }
 
     pub fn now(&self) -> Mono {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gleaner::clock::{Clock, SystemClock};
 use gleaner::config::Roots;
-use gleaner::upstream::agent::{AgentParts, IDLE, agent};
+use gleaner::upstream::agent::{AgentParts, IDLE, Tls, agent};
 use gleaner::upstream::dns::Names;
 use gleaner::upstream::line::{Line, Patience};
 use gleaner::upstream::tls::{Identity, TlsClock, TlsSetup, client_config};
@@ -100,7 +100,7 @@ impl Setup {
         let agent = agent(AgentParts {
             line: line.clone(),
             names: self.names,
-            tls,
+            tls: tls.map_or(Tls::None, Tls::Ready),
             proxy: self
                 .proxy
                 .map(|addr| ureq::Proxy::new(&format!("http://u:p@{addr}")).unwrap()),
