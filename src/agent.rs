@@ -557,6 +557,7 @@ impl Agent {
             confirmed: order.confirmed,
             checkpoint: self.config.agent.checkpoint,
             config: fingerprint,
+            scope: config::scope_fingerprint(upstream),
             settled: self.runners.get(name).and_then(|runner| runner.settled),
         };
         let desk = self.desk.clone();

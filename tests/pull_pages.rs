@@ -3,6 +3,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     reason = "a test that cannot be set up has failed"
 )]
 
@@ -447,4 +448,24 @@ fn where_a_resumed_page_is_gone_the_pass_starts_anew() {
         assert_eq!(report.outcome, Outcome::Changed, "{status}: {report}");
         assert_eq!(gateway.keys(), ["1", "2", "3", "4"]);
     }
+}
+
+#[test]
+fn an_api_behind_a_tls_proxy_that_writes_http_for_itself_is_followed_over_tls() {
+    let pki = support::pki::Pki::new();
+    let upstream = Upstream::start_tls(pki.server(&pki.leaf(&["127.0.0.1"])));
+    let plain = upstream.url("/items?p=2").replace("https:", "http:");
+    upstream.answer(move |request| match request.param("p") {
+        None => Answer::ok()
+            .header("Link", &format!("<{plain}>; rel=next"))
+            .json(records(1..=2, 1)),
+        Some(_) => Answer::ok().json(records(3..=4, 1)),
+    });
+    let trust = format!("roots = \"extra-only\"\nextra_ca = {:?}", pki.ca_file());
+    let mut gateway = Gateway::of(&upstream)
+        .upstream(&trust)
+        .source("pages = \"link\"")
+        .start();
+    assert_eq!(gateway.word(), "changed");
+    assert_eq!(gateway.keys(), ["1", "2", "3", "4"]);
 }

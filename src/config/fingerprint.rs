@@ -2,11 +2,12 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Deletes, Format, Ignore, Source, Updated, Upstream};
+use super::{Deletes, Format, Ignore, OnBad, Source, Updated, Upstream};
 
 /// The first 8 bytes of SHA-256 over everything in the config that gives meaning to what the store keeps of a source:
 /// where it is and whose view (`url`, `scope`), what a record is (`format`, `records`, `key`, `ignore`, `deleted`,
-/// `updated`, `schema_version`), how a listing continues (`pages`), and what is delivered (`columns`, `deletes`). Times,
+/// `updated`, `schema_version`) and which are taken (`require`, `on_bad_record`: a page whose bad record was skipped must
+/// be read again when the contract is mended), how a listing continues (`pages`), and what is delivered (`columns`, `deletes`). Times,
 /// limits, credentials and the order of `ignore` and `columns` make no difference.
 #[must_use]
 pub fn fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
@@ -34,11 +35,27 @@ pub fn fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
     });
     hash.field("deleted", deleted);
     hash.field("updated", source.updated.iter().flat_map(updated));
+    let rules = source.require.iter();
+    hash.field(
+        "require",
+        rules.map(|(place, rule)| format!("{place}={rule}")),
+    );
+    hash.field("on_bad_record", [on_bad(source.on_bad_record)]);
     hash.field("schema_version", [source.schema_version.to_string()]);
     hash.field("pages", [super::print::pages(&source.pages)]);
     hash.field("columns", columns);
     hash.field("deletes", [deletes(source.deletes)]);
 
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.0.finalize()[..8]);
+    first
+}
+
+/// The first 8 bytes of SHA-256 over the scope: rows that were pulled under another one are another dataset's.
+#[must_use]
+pub fn scope_fingerprint(upstream: &Upstream) -> [u8; 8] {
+    let mut hash = Fields(Sha256::new_with_prefix(b"gleaner scope 1"));
+    hash.field("scope", [upstream.scope.as_str()]);
     let mut first = [0; 8];
     first.copy_from_slice(&hash.0.finalize()[..8]);
     first
@@ -80,6 +97,13 @@ fn format(format: Format) -> &'static str {
     match format {
         Format::Json => "json",
         Format::Ndjson => "ndjson",
+    }
+}
+
+fn on_bad(on_bad: OnBad) -> &'static str {
+    match on_bad {
+        OnBad::Fail => "fail",
+        OnBad::Skip => "skip",
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 pub use self::error::{Errors, Place, Problem};
-pub use self::fingerprint::fingerprint;
+pub use self::fingerprint::{fingerprint, scope_fingerprint};
 pub use self::print::print;
 pub use self::secret::{Env, MAX_LEN as MAX_SECRET_LEN, SecretError, SecretReason, SecretValue};
 pub use crate::json::time::TimeFormat;

@@ -25,7 +25,7 @@ use crate::pointer::Pointer;
 use crate::record::{Change, Digest, Gone, RecordKey};
 use crate::sink::BadRow;
 use crate::sink::sqlite::{SqliteSink, Written};
-use crate::store::{Batch, SourceId, Store, StoreError};
+use crate::store::{Batch, Key, SourceId, Store, StoreError, Tag};
 use crate::upstream::client::{Answer, Ask, Client, Full, Head, Held, shown};
 use crate::upstream::conditional::{Validators, fresh_for};
 use crate::upstream::outcome::{Expect, Failure, Kind};
@@ -58,6 +58,8 @@ pub struct Mode {
     pub checkpoint: Duration,
     /// Identifies the config of the source: pages read under another one are read again.
     pub config: [u8; 8],
+    /// Identifies whose view of the data it is: rows of another scope go with the first complete listing of this one.
+    pub scope: [u8; 8],
     /// After a complete pass that missed nothing: the store's generation then. While it stands, a pass of 304s needs no
     /// look for absences.
     pub settled: Option<u64>,
@@ -264,6 +266,30 @@ impl<'a, 't> Pass<'a, 't> {
         self.note_written(known == 0)?;
         let mut batch = Batch::new();
         batch.put(key, &self.mode.config);
+        if known == 0 {
+            batch.put(self.scope_key(), &self.mode.scope);
+        }
+        self.commit(batch)
+    }
+
+    fn scope_key(&self) -> Key {
+        Key::new(Tag::Counter, self.id, b"scope")
+    }
+
+    /// Whether the rows may still be those of another scope. Their absence from a listing of this one is no loss.
+    fn is_another_scope(&self) -> Result<bool, Failure> {
+        let stored = self.tools.store.get(&self.scope_key());
+        let stored = stored.map_err(|e| local(&e))?;
+        Ok(stored.is_some_and(|scope| scope != self.mode.scope))
+    }
+
+    fn note_scope(&mut self) -> Result<(), Failure> {
+        let stored = self.tools.store.get(&self.scope_key());
+        if stored.map_err(|e| local(&e))?.as_deref() == Some(&self.mode.scope[..]) {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        batch.put(self.scope_key(), &self.mode.scope);
         self.commit(batch)
     }
 
@@ -495,7 +521,7 @@ impl<'a, 't> Pass<'a, 't> {
             known,
             missing,
             self.source.max_loss,
-            self.mode.confirmed,
+            self.mode.confirmed || self.is_another_scope()?,
         );
         if loss == Loss::Gone {
             self.delete_missing()?;
@@ -504,6 +530,9 @@ impl<'a, 't> Pass<'a, 't> {
             self.forget_position()?;
             self.evict_memos()?;
             self.note_whole()?;
+            if loss != Loss::NeedsConfirmation && !self.blind {
+                self.note_scope()?;
+            }
             // What a 304 vouched for was noted when it was read.
             if self.bad_vouched == 0 && !self.resumed {
                 let noted = self.tools.sink.note_bad(&self.source.name, &self.bad);

@@ -92,6 +92,20 @@ impl Pending {
         }
     }
 
+    /// A change of this key comes to nothing: what came later in the same answer is what was there before.
+    pub(super) fn take_back(&mut self, key: &RecordKey) {
+        let Some((place, _)) = self.known.remove(key) else {
+            return;
+        };
+        self.changes.swap_remove(place);
+        if let Some(moved) = self.changes.get(place) {
+            if let Some((at, _)) = self.known.get_mut(moved.key()) {
+                *at = place;
+            }
+        }
+        self.counts.changed = self.counts.changed.saturating_sub(1);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

@@ -165,6 +165,21 @@ impl Pass<'_, '_> {
             }
         }
         let digest = self.reader.digest(&reading);
+        if let (Some(Some(known)), true) = (pending.known(&reading.key), known.is_some()) {
+            let stored = self
+                .tools
+                .store
+                .find(self.id, &reading.key)
+                .map_err(|e| RecordTrouble::Failed(local(&e)))?;
+            let as_before =
+                |stored: &Known| stored.digest == digest && stored.ordinal == known.ordinal;
+            if stored.as_ref().is_some_and(as_before) {
+                // An older form of it came first: nobody needs to be told of that and back.
+                pending.take_back(&reading.key);
+                self.tally.unchanged += 1;
+                return Ok(Some(known.ordinal));
+            }
+        }
         let ordinal = match known {
             Some(known) => {
                 pending.touch(known.ordinal);

@@ -478,6 +478,9 @@ fn the_fingerprint_changes_with_what_gives_digests_their_meaning_only() {
         "updated = { field = \"/a\", format = \"epoch-s\" }",
         "params = { a = 1 }",
         "pages = \"link\"",
+        "require = { \"/a\" = \"string\" }",
+        "require = { \"/a\" = \"number\" }",
+        "on_bad_record = \"skip\"",
     ] {
         let print = with(other);
         assert!(!seen.contains(&print), "{other}");
