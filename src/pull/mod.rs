@@ -11,6 +11,7 @@
 //! - [`report`] is what a pass did, in numbers and in one word; [`replay`] delivers again without asking.
 
 pub mod absence;
+mod adopt;
 mod codec;
 pub mod collection;
 mod deliver;

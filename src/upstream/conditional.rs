@@ -255,6 +255,8 @@ fn hash_values(names: &[String], sent: &[(String, Sent)]) -> u64 {
 mod tests {
     use super::*;
 
+    type Fields<'a> = &'a [(&'a str, &'a str)];
+
     fn h(pairs: &[(&str, &str)]) -> Headers {
         pairs.iter().fold(Headers::new(), |headers, (name, value)| {
             headers.with(name, value)
@@ -267,7 +269,7 @@ mod tests {
 
     #[test]
     fn validators_are_kept_as_they_came() {
-        let table: &[(&[(&str, &str)], Option<&str>)] = &[
+        let table: &[(Fields<'_>, Option<&str>)] = &[
             (&[("ETag", "\"a\"")], Some("\"a\"")),
             (&[("etag", "W/\"a\"")], Some("W/\"a\"")),
             (&[("ETAG", "unquoted")], Some("unquoted")),
@@ -374,7 +376,7 @@ mod tests {
 
     #[test]
     fn retry_after_in_all_forms() {
-        let table: &[(&[(&str, &str)], Option<u64>)] = &[
+        let table: &[(Fields<'_>, Option<u64>)] = &[
             (&[], None),
             (&[("retry-after", "120")], Some(120)),
             (&[("retry-after", "1.5")], Some(2)),

@@ -31,6 +31,7 @@ pub mod conditional;
 pub mod connect;
 pub mod dns;
 mod exchange;
+mod failure;
 pub mod headers;
 pub mod limit;
 pub mod line;

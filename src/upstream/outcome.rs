@@ -394,6 +394,8 @@ fn wrong_media_type(headers: &Headers) -> Option<String> {
 mod tests {
     use super::*;
 
+    type Fields<'a> = &'a [(&'a str, &'a str)];
+
     fn asked(validators: Option<&Validators>) -> Asked<'_> {
         Asked {
             validators,
@@ -419,7 +421,7 @@ mod tests {
             etag: Some(b"\"a\"".to_vec()),
             last_modified: None,
         };
-        let table: &[(u16, &[(&str, &str)], bool, &str)] = &[
+        let table: &[(u16, Fields<'_>, bool, &str)] = &[
             (200, json, true, "body"),
             (
                 200,
