@@ -261,7 +261,7 @@ fn no_portal_and_no_strange_status_is_taken_for_data() {
         ("redirect nowhere", with("302 Found", "Location: \r\n", ""), false, "failing", "without a Location"),
         ("redirect to a script", with("302 Found", "Location: javascript:alert(1)\r\n", ""), false, "failing", "cannot be followed"),
         ("redirect to a file", with("302 Found", "Location: file:///etc/passwd\r\n", ""), false, "failing", "cannot be followed"),
-        ("redirect to garbage", with("302 Found", "Location: http://[::1\r\n", ""), false, "failing", "redirected to no URL"),
+        ("redirect to garbage", with("302 Found", "Location: http://[::1\r\n", ""), false, "failing", "is no URL"),
         ("403", with("403 Forbidden", "", OTHER), false, "denied", "403"),
         ("404", with("404 Not Found", "", OTHER), false, "gone", "404"),
         ("410", with("410 Gone", "", OTHER), false, "gone", "410"),
