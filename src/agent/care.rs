@@ -1,0 +1,135 @@
+//! Taking care of the state directory: opened patiently, verified in slices, rewritten, rebuilt when it is damaged.
+
+use std::time::Duration;
+
+use super::{Agent, Topic};
+use crate::sink::SinkTrouble;
+use crate::state::{State, StateError};
+use crate::store::{Opening, Progress, Verdict};
+
+/// Entries of the store that are verified in one slice.
+const VERIFY_SLICE: usize = 500;
+
+/// How long another program's lock on `data.db` is waited for when it is opened, and in which steps.
+const BUSY_STEP: Duration = Duration::from_millis(200);
+
+const BUSY_STEPS: u32 = 25;
+
+/// How often it is looked whether the store wants to be rewritten.
+const TIDY: Duration = Duration::from_secs(3600);
+
+impl Agent {
+    /// Rewrites the store when most of its file is no longer needed: sled's file never shrinks by itself.
+    pub fn tidy(&mut self) {
+        let (wait, now) = (self.wait.clone(), self.wait.now());
+        if self.tidied.is_some_and(|then| now.since(then) < TIDY) {
+            return;
+        }
+        self.tidied = Some(now);
+        let Some(state) = &mut self.state else { return };
+        // A stop in the middle is noticed at the next wait; a cut in the middle leaves the old store in place.
+        let breathe = || drop(wait.breathe());
+        let rewritten = match state.store.wants_compaction() {
+            Ok(true) => state.store.compact(breathe),
+            Ok(false) => return,
+            Err(error) => Err(error),
+        };
+        match rewritten {
+            Ok(()) => log::info!("the store was rewritten, without what is no longer needed"),
+            Err(error) => log::error!("the store could not be rewritten: {error}"),
+        }
+    }
+
+    /// Verifies the whole store: for a process that does not stay.
+    pub fn verify(&mut self) {
+        while self.state.is_some() && !self.verified && !self.wait.stopping() {
+            self.verify_slice();
+        }
+    }
+
+    pub(super) fn verify_slice(&mut self) {
+        let Some(state) = &mut self.state else { return };
+        match state.store.verify(VERIFY_SLICE) {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done(Verdict::Sound)) => self.verified = true,
+            Ok(Progress::Done(Verdict::Damaged { why })) => self.rebuild(&why),
+            Err(error) if error.is_damage() => self.rebuild(&error.to_string()),
+            Err(error) => {
+                log::error!("{error}");
+                self.state = None;
+            }
+        }
+    }
+
+    /// The store is damaged: it is put aside, and what it knew is learnt again from `data.db` and from upstream.
+    pub(super) fn rebuild(&mut self, why: &str) {
+        let Some(state) = self.state.take() else {
+            return;
+        };
+        log::error!("the store is damaged: {why}");
+        let now = self.wait.clock().wall();
+        match state.store.put_aside(why, now) {
+            Ok((_, Opening::Rebuilt { aside, why })) => {
+                self.alarm(Topic::Damage, format!(
+                    "the store was damaged ({why}): it is kept as {}, and all is compared again",
+                    aside.display()
+                ));
+            }
+            Ok(_) => {}
+            Err(error) => self.alarm(
+                Topic::Damage,
+                format!("the store is damaged ({why}) and cannot be put aside: {error}"),
+            ),
+        }
+        if let Err(error) = self.open() {
+            log::error!("{error}");
+        }
+    }
+
+    /// A `data.db` that a pass found damaged is put aside, and a new one is opened; whether that is so.
+    pub(super) fn replace_damaged_sink(&mut self) -> bool {
+        let Some(state) = self.state.take_if(|state| state.sink.is_damaged()) else {
+            return false;
+        };
+        match state.without_sink(self.wait.clock().wall()) {
+            Ok(None) => {}
+            Ok(Some(alarm)) => self.alarm(Topic::Damage, alarm),
+            Err(error) => log::error!("{error}"),
+        }
+        if let Err(error) = self.open() {
+            log::error!("{error}");
+        }
+        self.state.is_some()
+    }
+
+    /// A store that a pass left poisoned is opened anew before the next one.
+    pub(super) fn heal(&mut self) {
+        let Some(state) = &mut self.state else { return };
+        if state.store.is_poisoned() {
+            log::warn!("the state directory is opened anew");
+            self.state = None;
+            if let Err(error) = self.open() {
+                log::error!("{error}");
+            }
+        }
+    }
+
+    /// Another program that holds a write lock on `data.db` is waited for, with everybody served meanwhile; not for ever.
+    pub(super) fn open_patiently(&self) -> Result<State, StateError> {
+        let mut tries = 0;
+        loop {
+            match State::open(&self.config, self.wait.clock().wall()) {
+                Err(StateError::Sink(error))
+                    if error.kind == SinkTrouble::Busy && tries < BUSY_STEPS =>
+                {
+                    tries += 1;
+                    let until = self.wait.now().after(BUSY_STEP);
+                    if self.wait.pause_until(until).is_err() {
+                        return Err(StateError::Sink(error));
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The loop: what is due, do one step, wait.
+
+mod care;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use self::turn::asked_to_wait;
+use crate::clock::{Mono, Timestamp};
+use crate::config::{self, Config};
+use crate::desk::{Desk, Event, Moments, SourceStatus, Wish};
+use crate::schedule::Why;
+use crate::sink::sqlite::rfc3339;
+use crate::state::{State, StateError};
+use crate::upstream::client::Client;
+use crate::upstream::connect::Shared;
+use crate::wait::{Wait, Woke};
+
+/// How long an unusable state directory is left alone before the next try.
+const REOPEN: Duration = Duration::from_secs(10);
+
+/// The agent: everything that pulls.
+pub struct Agent {
+    config: Config,
+    shared: Shared,
+    wait: Wait,
+    desk: Desk,
+    state: Option<State>,
+    verified: bool,
+    tidied: Option<Mono>,
+    /// It stays, and nobody reads its reports: they go to the log.
+    resident: bool,
+    alarms: BTreeMap<Topic, Vec<String>>,
+    clients: BTreeMap<String, Client>,
+    runners: BTreeMap<String, Runner>,
+}
+
+/// What an alarm is about: what is over takes its alarms with it, the others stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Topic {
+    /// The state directory cannot be used.
+    StateDirectory,
+    /// Something was damaged. Stays until the agent is started again: somebody should have seen it.
+    Damage,
+    /// The config file was not taken.
+    ConfigFile,
+    /// What the config in effect is warned of.
+    Warning,
+}
+
+/// What the loop keeps of a source between passes.
+#[derive(Debug)]
+struct Runner {
+    due: Mono,
+    why: Why,
+    failures: u32,
+    settled: Option<u64>,
+    noted: Option<Mono>,
+    last_check: Option<(Timestamp, Mono)>,
+    status: SourceStatus,
+}
+
+/// How a source is to be pulled now.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Order {
+    /// Compare, and change nothing.
+    pub dry_run: bool,
+    /// Only ask for the first page.
+    pub probe: bool,
+    /// A person has said that what is missing is gone.
+    pub confirmed: bool,
+    /// Deliver what is known again instead of asking upstream.
+    pub replay: bool,
+    /// Ask although the upstream asked us to wait.
+    pub insist: bool,
+}
+
+impl Agent {
+    /// An agent that has not opened anything yet.
+    #[must_use]
+    pub fn new(config: Config, wait: Wait, desk: Desk) -> Self {
+        let mut agent = Self {
+            shared: Shared::new(wait.clone()),
+            wait,
+            desk,
+            state: None,
+            verified: false,
+            tidied: None,
+            resident: false,
+            alarms: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            runners: BTreeMap::new(),
+            config,
+        };
+        agent.seat_sources();
+        agent
+    }
+
+    /// The names of the sources, in order.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        self.config.sources.keys().map(String::as_str)
+    }
+
+    /// The desk that it publishes on.
+    #[must_use]
+    pub fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    fn seat_sources(&mut self) {
+        let now = self.wait.now();
+        let config = &self.config;
+        self.runners
+            .retain(|name, _| config.sources.contains_key(name));
+        for name in config.sources.keys() {
+            self.runners.entry(name.clone()).or_insert_with(|| Runner {
+                due: now,
+                why: Why::Every,
+                failures: 0,
+                settled: None,
+                noted: None,
+                last_check: None,
+                status: SourceStatus {
+                    outcome: "never".into(),
+                    ..SourceStatus::default()
+                },
+            });
+        }
+        let (id, warnings) = (config.agent.id.clone(), config.warnings.clone());
+        self.desk.publish(|status| {
+            status.agent = id;
+            status.version = env!("CARGO_PKG_VERSION").into();
+        });
+        self.alarms.insert(Topic::Warning, warnings);
+        self.publish();
+    }
+
+    /// Opens the state directory.
+    ///
+    /// # Errors
+    /// Why it cannot be used now.
+    pub fn open(&mut self) -> Result<(), StateError> {
+        if self.state.is_some() {
+            return Ok(());
+        }
+        let state = self.open_patiently()?;
+        for alarm in &state.alarms {
+            self.alarm(Topic::Damage, alarm.clone());
+        }
+        self.over(Topic::StateDirectory);
+        self.state = Some(state);
+        self.verified = false;
+        self.recall();
+        self.publish();
+        Ok(())
+    }
+
+    /// What the state directory says of the sources: how they stood, and whether an upstream asked us to wait.
+    fn recall(&mut self) {
+        let (now, wall) = (self.wait.now(), self.wait.clock().wall());
+        let Some(state) = &mut self.state else { return };
+        for (name, runner) in &mut self.runners {
+            if let Ok(Some(noted)) = state.sink.noted(name) {
+                runner.status.outcome = noted.outcome;
+                runner.status.reason = noted.reason;
+                runner.status.last_check = noted.last_check.map(rfc3339);
+                runner.status.last_change = noted.last_complete.map(rfc3339);
+                let age = noted
+                    .last_check
+                    .map(|then| wall.duration_since(then).unsigned_abs());
+                runner.last_check = noted
+                    .last_check
+                    .map(|then| (then, Mono(now.0.saturating_sub(age.unwrap_or_default()))));
+                // What is on disk is young enough: an idle poll need not write it again.
+                runner.noted = runner.last_check.map(|(_, then)| then);
+            }
+            if let Ok(id) = state.store.source(name) {
+                runner.status.records = state.store.count(id);
+                if let Some(wait) = asked_to_wait(state, id, wall) {
+                    runner.due = now.after(wait);
+                    runner.why = Why::RetryAfter;
+                }
+            }
+        }
+    }
+
+    /// Runs until told to stop.
+    ///
+    /// # Errors
+    /// When waiting itself fails.
+    pub fn run(&mut self, config_path: &std::path::Path) -> std::io::Result<()> {
+        self.desk
+            .publish(|status| status.pid = Some(std::process::id()));
+        loop {
+            if self.wait.stopping() {
+                return Ok(());
+            }
+            while let Some((id, wish)) = self.desk.take() {
+                let desk = self.desk.clone();
+                self.carry_out(&wish, &mut |event| desk.tell(id, &event));
+            }
+            let until = self.step();
+            match self.wait.sleep_until(until)? {
+                Woke::Stop => return Ok(()),
+                Woke::Reload => self.reload(config_path),
+                Woke::Nudge | Woke::Deadline => {}
+            }
+        }
+    }
+
+    /// Does one thing that is due; says when to look again. What [`Agent::run`] repeats, without its sleeping.
+    pub fn step(&mut self) -> Mono {
+        self.resident = true;
+        let now = self.wait.now();
+        if let Err(error) = self.open() {
+            self.cannot_open(&error);
+            return now.after(REOPEN);
+        }
+        let due = self
+            .runners
+            .iter()
+            .filter(|(_, runner)| runner.due <= now)
+            .min_by_key(|(_, runner)| runner.due);
+        if let Some(name) = due.map(|(name, _)| name.clone()) {
+            self.pull(&name, Order::default(), &mut |_| ());
+            return self.wait.now();
+        }
+        if !self.verified {
+            self.verify_slice();
+            return self.wait.now();
+        }
+        self.tidy();
+        self.runners
+            .values()
+            .map(|runner| runner.due)
+            .min()
+            .unwrap_or_else(|| now.after(Duration::from_secs(3600)))
+    }
+
+    /// Says once, not with every try, that the state directory cannot be used.
+    pub fn cannot_open(&mut self, error: &StateError) {
+        let alarm = format!("the state directory cannot be used: {error}");
+        if self.alarms.get(&Topic::StateDirectory) != Some(&vec![alarm.clone()]) {
+            log::error!("{alarm}");
+            self.over(Topic::StateDirectory);
+            self.alarm(Topic::StateDirectory, alarm);
+        }
+    }
+
+    fn alarm(&mut self, topic: Topic, alarm: String) {
+        let alarms = self.alarms.entry(topic).or_default();
+        if !alarms.contains(&alarm) {
+            alarms.push(alarm);
+        }
+        self.publish_alarms();
+    }
+
+    /// What the alarms of a topic said holds no more.
+    fn over(&mut self, topic: Topic) {
+        if self.alarms.remove(&topic).is_some() {
+            self.publish_alarms();
+        }
+    }
+
+    fn publish_alarms(&self) {
+        let alarms = self.alarms.values().flatten().cloned().collect();
+        self.desk.publish(|status| status.alarms = alarms);
+    }
+
+    fn reload(&mut self, path: &std::path::Path) {
+        match config::load(path, &|name| std::env::var_os(name)) {
+            Err(errors) => {
+                log::error!(
+                    "the config was read again and not taken, the old one goes on:\n{errors}"
+                );
+                self.alarm(
+                    Topic::ConfigFile,
+                    "the config file has errors: the old one goes on; `gleaner check` shows them"
+                        .into(),
+                );
+            }
+            Ok(config)
+                if config.agent.state != self.config.agent.state
+                    || config.agent.control != self.config.agent.control =>
+            {
+                log::error!(
+                    "`state` and `control` cannot change while the agent runs: restart it; the old config goes on"
+                );
+                self.alarm(
+                    Topic::ConfigFile,
+                    "`state` and `control` take a restart: the old config goes on".into(),
+                );
+            }
+            Ok(config) => {
+                log::info!("the config was read again");
+                self.over(Topic::ConfigFile);
+                self.config = config;
+                self.clients.clear();
+                self.state = None;
+                self.seat_sources();
+                for runner in self.runners.values_mut() {
+                    runner.settled = None;
+                }
+            }
+        }
+    }
+
+    /// Carries out a wish, handing on what is told about it as it comes.
+    pub fn carry_out(&mut self, wish: &Wish, each: &mut dyn FnMut(Event)) {
+        let names = if wish.sources.is_empty() {
+            self.sources().map(str::to_owned).collect()
+        } else {
+            wish.sources.clone()
+        };
+        let unknown = names
+            .iter()
+            .find(|name| !self.config.sources.contains_key(*name));
+        if let Some(name) = unknown {
+            let known: Vec<&str> = self.sources().collect();
+            each(Event::Refused {
+                usage: true,
+                reason: format!(
+                    "the running agent has no source \"{name}\", only: {}; if the config file is newer than that, make it read the file again (SIGHUP, or systemctl reload gleaner)",
+                    known.join(", ")
+                ),
+            });
+        } else if let Err(error) = self.open() {
+            each(Event::Refused {
+                usage: false,
+                reason: error.to_string(),
+            });
+        } else {
+            let order = Order {
+                dry_run: wish.dry_run,
+                probe: wish.probe,
+                confirmed: wish.confirm,
+                replay: wish.replay,
+                insist: !wish.sources.is_empty(),
+            };
+            for name in names {
+                let report = self.pull(&name, order, each);
+                each(Event::Report(report.line()));
+                if self.wait.stopping() {
+                    break;
+                }
+            }
+        }
+        each(Event::Done);
+    }
+
+    /// Publishes how all sources stand.
+    pub fn publish(&self) {
+        let moments = |name: &str, runner: &Runner| Moments {
+            checked: runner.last_check.map(|(_, then)| then),
+            stale_after: self
+                .config
+                .sources
+                .get(name)
+                .map(|source| source.stale_after)
+                .unwrap_or_default(),
+            // Nobody waits for it where no agent stays.
+            due: self.resident.then_some(runner.due),
+        };
+        let sources: BTreeMap<String, SourceStatus> = self
+            .runners
+            .iter()
+            .map(|(name, runner)| {
+                let status = SourceStatus {
+                    due_why: runner.why.to_string(),
+                    moments: moments(name, runner),
+                    ..runner.status.clone()
+                };
+                (name.clone(), status)
+            })
+            .collect();
+        self.desk.publish(|status| status.sources = sources);
+    }
+
+    /// Where the control socket is.
+    #[must_use]
+    pub fn control(&self) -> PathBuf {
+        self.config.agent.control.clone()
+    }
+}

@@ -1,0 +1,356 @@
+//! One source's turn: its pass, and what follows from how it ended.
+
+use std::time::Duration;
+
+use super::{Agent, Order, Runner};
+use crate::clock::{Mono, Timestamp};
+use crate::config;
+use crate::desk::{Event, Totals};
+use crate::pull::collection::{Mode, Tools, pass};
+use crate::pull::replay::replay;
+use crate::pull::report::{Outcome, Report, Tally};
+use crate::schedule::{Ended, Rhythm, next_due};
+use crate::sink::sqlite::{SourceState, rfc3339};
+use crate::state::State;
+use crate::store::{Key, Tag};
+use crate::upstream::client::idle_age;
+use crate::upstream::outcome::{Failure, Kind};
+
+impl Agent {
+    /// Pulls one source now. The state directory must be open.
+    pub fn pull(&mut self, name: &str, order: Order, each: &mut dyn FnMut(Event)) -> Report {
+        let mut report = self.passes(name, order, each);
+        if self.replace_damaged_sink() && !self.wait.stopping() {
+            report = self.passes(name, order, each);
+        }
+        // A replay asks nobody: it says nothing of how fresh the data is.
+        if order.dry_run || order.probe || order.replay {
+            log::debug!("{report}");
+        } else {
+            self.after(name, &report);
+        }
+        self.publish();
+        if matches!(&report.outcome, Outcome::Failed(failure) if failure.kind == Kind::Local) {
+            // If it was the store that cannot be read, the own check is what puts it aside.
+            self.verified = false;
+        }
+        self.heal();
+        report
+    }
+
+    pub(super) fn passes(
+        &mut self,
+        name: &str,
+        order: Order,
+        each: &mut dyn FnMut(Event),
+    ) -> Report {
+        let mut report = self.one_pass(name, order, each);
+        if report.resumed && report.outcome.is_complete() && !self.wait.stopping() {
+            // It began in an earlier process: its first pages may be old news by now.
+            let first = report.tally;
+            report = self.one_pass(name, order, each);
+            report.tally = sum(&first, &report.tally);
+            if report.outcome == Outcome::Unchanged && first.delivered() > 0 {
+                report.outcome = Outcome::Changed;
+            }
+        }
+        report
+    }
+
+    pub(super) fn one_pass(
+        &mut self,
+        name: &str,
+        order: Order,
+        each: &mut dyn FnMut(Event),
+    ) -> Report {
+        let failed = |failure| Report::failed(name, failure);
+        let Some(source) = self.config.sources.get(name).cloned() else {
+            return failed(Failure::new(Kind::Local, "there is no such source"));
+        };
+        let Some(upstream) = self.config.upstreams.get(&source.upstream) else {
+            return failed(Failure::new(Kind::Local, "its upstream is not configured"));
+        };
+        let fingerprint = config::fingerprint(&source, upstream);
+        if !self.clients.contains_key(&source.upstream) {
+            let slowest = self
+                .config
+                .sources
+                .values()
+                .filter(|other| other.upstream == source.upstream)
+                .map(|other| other.every)
+                .max();
+            match self
+                .shared
+                .client(upstream, idle_age(slowest.unwrap_or(source.every)))
+            {
+                Ok(client) => drop(self.clients.insert(source.upstream.clone(), client)),
+                Err(failure) => return failed(failure),
+            }
+        }
+        let wall = self.wait.clock().wall();
+        let (Some(client), Some(state)) =
+            (self.clients.get_mut(&source.upstream), self.state.as_mut())
+        else {
+            return failed(Failure::new(
+                Kind::Local,
+                "the state directory cannot be used",
+            ));
+        };
+        if order.replay {
+            return replay(&source, &mut state.store, &mut state.sink, &self.wait);
+        }
+        if !order.insist {
+            let wait = state
+                .store
+                .source(name)
+                .ok()
+                .and_then(|id| asked_to_wait(state, id, wall));
+            if let Some(wait) = wait {
+                let reason = format!(
+                    "the upstream asked to wait, {} s are left (name the source to ask all the same)",
+                    wait.as_secs()
+                );
+                return failed(Failure {
+                    kind: Kind::Throttled,
+                    reason,
+                    retry_after: Some(wait),
+                });
+            }
+        }
+        let mode = Mode {
+            dry_run: order.dry_run || order.probe,
+            probe: order.probe,
+            confirmed: order.confirmed,
+            checkpoint: self.config.agent.checkpoint,
+            config: fingerprint,
+            scope: config::scope_fingerprint(upstream),
+            settled: self.runners.get(name).and_then(|runner| runner.settled),
+        };
+        let desk = self.desk.clone();
+        let line = client.line().clone();
+        let before = client.traffic();
+        let show = |totals: Totals| {
+            desk.publish(|status| {
+                if let Some(source) = status.sources.get_mut(name) {
+                    source.running = Some(totals);
+                }
+            });
+        };
+        show(Totals::default());
+        each(Event::Progress {
+            source: name.to_owned(),
+            tally: Totals::default(),
+        });
+        let mut progress = |tally: &Tally| {
+            let mut totals = Totals::default();
+            totals.add(tally);
+            // The pass itself counts them when it is over.
+            totals.bytes_up = line.traffic().up().saturating_sub(before.0);
+            totals.bytes_down = line.traffic().down().saturating_sub(before.1);
+            show(totals);
+            each(Event::Progress {
+                source: name.to_owned(),
+                tally: totals,
+            });
+        };
+        let mut tools = Tools {
+            client,
+            store: &mut state.store,
+            sink: &mut state.sink,
+            wait: &self.wait,
+            progress: &mut progress,
+        };
+        pass(&source, &mut tools, mode)
+    }
+
+    /// After a pass: when it is due next, what `status` and local readers shall know.
+    pub(super) fn after(&mut self, name: &str, report: &Report) {
+        let (now, wall) = (self.wait.now(), self.wait.clock().wall());
+        let (Some(source), Some(runner), Some(state)) = (
+            self.config.sources.get(name),
+            self.runners.get_mut(name),
+            self.state.as_mut(),
+        ) else {
+            return;
+        };
+        let level = match &report.outcome {
+            Outcome::Unchanged => log::Level::Debug,
+            Outcome::Changed => log::Level::Info,
+            Outcome::Failed(failure) if failure.kind == Kind::Stopped => log::Level::Info,
+            Outcome::NeedsConfirmation { .. } | Outcome::Failed(_) => log::Level::Warn,
+        };
+        // A failure is said once, not with every try.
+        let said = runner.status.outcome == report.outcome.word()
+            && runner.status.reason == report.reason();
+        let level = if said || !self.resident {
+            log::Level::Debug
+        } else {
+            level
+        };
+        log::log!(level, "{report}");
+        if report.outcome.is_stopped() {
+            return;
+        }
+        let complete = report.outcome.is_complete();
+        runner.failures = if complete {
+            0
+        } else {
+            runner.failures.saturating_add(1)
+        };
+        let rhythm = Rhythm {
+            every: source.every,
+            jitter: source.jitter,
+            max_skip: source.max_skip,
+        };
+        let (span, why) = next_due(
+            rhythm,
+            report.elapsed,
+            ended(report, runner.failures),
+            dice(),
+        );
+        runner.due = Mono(now.0.saturating_sub(report.elapsed)).after(span);
+        runner.why = why;
+        runner.settled = (report.outcome == Outcome::Unchanged
+            || report.outcome == Outcome::Changed)
+            .then(|| state.store.generation());
+        let turned = turned(&runner.status.outcome, &report.outcome);
+        note_status(runner, report, (now, wall));
+        if let Ok(id) = state.store.source(name) {
+            runner.status.records = state.store.count(id);
+            remember_wait(state, id, report, wall);
+        }
+        let overdue = runner
+            .noted
+            .is_none_or(|then| now.since(then) >= self.config.agent.checkpoint);
+        if turned || report.tally.delivered() > 0 || overdue {
+            runner.noted = Some(now);
+            let stale_at = complete.then(|| {
+                later(
+                    wall,
+                    source
+                        .stale_after
+                        .saturating_add(self.config.agent.checkpoint),
+                )
+            });
+            let noted = state.sink.note(&SourceState {
+                name,
+                last_check: complete.then_some(wall),
+                last_complete: (complete && (report.tally.delivered() > 0 || turned))
+                    .then_some(wall),
+                stale_at,
+                outcome: report.outcome.word(),
+                reason: &report.reason(),
+                records: runner.status.records,
+            });
+            if let Err(error) = noted {
+                log::error!("{error}");
+                runner.noted = None;
+            }
+        }
+    }
+}
+
+fn note_status(runner: &mut Runner, report: &Report, (now, wall): (Mono, Timestamp)) {
+    let status = &mut runner.status;
+    status.outcome = report.outcome.word().into();
+    status.reason = report.reason();
+    status.failures = runner.failures;
+    status.notes.clone_from(&report.notes);
+    status.totals.add(&report.tally);
+    if report.outcome.is_complete() {
+        runner.last_check = Some((wall, now));
+        status.last_check = Some(rfc3339(wall));
+        if report.tally.delivered() > 0 || status.last_change.is_none() {
+            status.last_change = Some(rfc3339(wall));
+        }
+    }
+}
+
+fn ended(report: &Report, in_a_row: u32) -> Ended {
+    match &report.outcome {
+        Outcome::Failed(failure) => Ended::Failed {
+            kind: failure.kind,
+            retry_after: failure.retry_after,
+            in_a_row,
+        },
+        _ => Ended::Complete {
+            fresh_for: report.fresh_for,
+        },
+    }
+}
+
+/// Whether a source stands differently than at its last pass, so that local readers should know now. A change and then none
+/// is the same to them: whoever finds nothing new writes nothing.
+fn turned(before: &str, now: &Outcome) -> bool {
+    let went_well = [Outcome::Changed.word(), Outcome::Unchanged.word()];
+    before != now.word() && !(went_well.contains(&before) && went_well.contains(&now.word()))
+}
+
+pub(super) fn later(wall: Timestamp, span: Duration) -> Timestamp {
+    wall.saturating_add(span).unwrap_or(Timestamp::MAX)
+}
+
+const WAIT_ENTRY: &[u8] = b"retry-after";
+
+/// How long an upstream's `Retry-After` still asks us to wait; it is kept across restarts.
+pub(super) fn asked_to_wait(
+    state: &State,
+    id: crate::store::SourceId,
+    wall: Timestamp,
+) -> Option<Duration> {
+    let stored = state
+        .store
+        .get(&Key::new(Tag::Counter, id, WAIT_ENTRY))
+        .ok()??;
+    let until = i64::from_be_bytes(stored.try_into().ok()?);
+    let left = u64::try_from(until.saturating_sub(wall.as_second())).unwrap_or(0);
+    // A clock that jumped back must not make it longer than anybody may ask for.
+    (left > 0 && left <= 24 * 3600 + 3600).then(|| Duration::from_secs(left))
+}
+
+fn remember_wait(state: &mut State, id: crate::store::SourceId, report: &Report, wall: Timestamp) {
+    let key = Key::new(Tag::Counter, id, WAIT_ENTRY);
+    let stored = matches!(state.store.get(&key), Ok(Some(_)));
+    let mut batch = crate::store::Batch::new();
+    match &report.outcome {
+        Outcome::Failed(Failure {
+            retry_after: Some(wait),
+            ..
+        }) => {
+            if asked_to_wait(state, id, wall).is_some() {
+                return; // the first one said it, later ones would only wear the card
+            }
+            batch.put(key, &later(wall, *wait).as_second().to_be_bytes());
+        }
+        outcome if outcome.is_complete() && stored => batch.remove(key),
+        _ => return,
+    }
+    if let Err(error) = state.store.commit(batch) {
+        log::error!("{error}");
+    }
+}
+
+fn sum(first: &Tally, second: &Tally) -> Tally {
+    Tally {
+        pages: first.pages + second.pages,
+        requests: first.requests + second.requests,
+        not_modified: first.not_modified + second.not_modified,
+        added: first.added + second.added,
+        changed: first.changed + second.changed,
+        deleted: first.deleted + second.deleted,
+        bytes_up: first.bytes_up + second.bytes_up,
+        bytes_down: first.bytes_down + second.bytes_down,
+        bytes_saved: first.bytes_saved + second.bytes_saved,
+        ..*second
+    }
+}
+
+/// A number in 0..1, so that a fleet does not knock in step.
+fn dice() -> f64 {
+    let mut bytes = [0u8; 4];
+    // Without entropy yet (early boot) the middle is as good as any.
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
+        Ok(4) => f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX),
+        _ => 0.5,
+    }
+}
