@@ -99,7 +99,7 @@ pub struct Config {
 /// `[agent]`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
-    /// Names this device in logs and in `User-Agent`. Default: the host name.
+    /// What `status` calls this device. Default: the host name.
     pub id: String,
     /// The state directory. Default `/var/lib/gleaner` (or `$STATE_DIRECTORY`).
     pub state: PathBuf,
