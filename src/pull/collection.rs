@@ -416,7 +416,7 @@ impl<'a, 't> Pass<'a, 't> {
             blind: read.blind,
             wire: self.wire() - before,
             fetched: now.as_second(),
-            ordinals: Ordinals::collect(read.ordinals),
+            ordinals: Ordinals::collect(read.met.iter()),
         })
     }
 

@@ -40,6 +40,16 @@ impl Marks {
             .is_some_and(|byte| byte & (1 << (ordinal % 8)) != 0)
     }
 
+    /// All that were met, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Ordinal> + '_ {
+        let first = (0..).step_by(8);
+        first.zip(&self.bits).flat_map(|(first, byte)| {
+            (0..8u32)
+                .filter(move |bit| byte & (1 << bit) != 0)
+                .map(move |bit| first + bit)
+        })
+    }
+
     /// How many were met.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -101,6 +111,7 @@ mod tests {
             }
             prop_assert!(marks.take_dirty().is_empty() && again.take_dirty().is_empty());
             prop_assert_eq!(again.count(), set.len() as u64);
+            prop_assert_eq!(again.iter().collect::<BTreeSet<u32>>(), set.clone());
             for ordinal in (0..100_000).step_by(7) {
                 prop_assert_eq!(again.has(ordinal), set.contains(&ordinal));
             }

@@ -30,8 +30,8 @@ pub(super) struct PageRead {
     pub(super) blind: bool,
     /// The body may have been cut: nothing may vouch for it later.
     pub(super) unproven: bool,
-    /// The records that it had.
-    pub(super) ordinals: Vec<Ordinal>,
+    /// The records that it had, tombstones left out.
+    pub(super) met: Marks,
     /// Raw JSON of the last record's paging key.
     pub(super) last_key: Option<String>,
     /// Raw JSON of the envelope's wanted places.
@@ -66,7 +66,6 @@ impl Pass<'_, '_> {
         let mut selector = Selector::new(body, layout);
         let mut page = PageRead::default();
         let mut pending = Pending::default();
-        let mut on_page = Marks::default();
         loop {
             let record = match selector.next() {
                 Ok(Some(record)) => record,
@@ -82,8 +81,8 @@ impl Pass<'_, '_> {
                     .and_then(|json| key.find(json))
                     .map(|value| value.as_str().to_owned());
             }
-            match self.record(record.raw, &mut pending, &mut on_page) {
-                Ok(ordinal) => page.ordinals.extend(ordinal),
+            match self.record(record.raw, &mut pending, &mut page.met) {
+                Ok(()) => {}
                 Err(RecordTrouble::Failed(failure)) => return Err(failure),
                 Err(RecordTrouble::Bad(bad)) => {
                     let passed = self.bad_record(url, number, record.raw, &bad, &mut page);
@@ -120,13 +119,13 @@ impl Pass<'_, '_> {
         Ok(page)
     }
 
-    /// One record: what is to be delivered goes into `pending`. Its ordinal, unless it is a tombstone.
+    /// One record: what is to be delivered goes into `pending`, its mark onto the page unless it is a tombstone.
     fn record(
         &mut self,
         raw: &[u8],
         pending: &mut Pending,
         on_page: &mut Marks,
-    ) -> Result<Option<Ordinal>, RecordTrouble> {
+    ) -> Result<(), RecordTrouble> {
         let reading = self.reader.read(raw).map_err(RecordTrouble::Bad)?;
         let known = match pending.known(&reading.key) {
             Some(known) => known,
@@ -142,7 +141,7 @@ impl Pass<'_, '_> {
                 pending.touch(known.ordinal);
                 pending.delete(reading.key, Gone::Tombstone);
             }
-            return Ok(None);
+            return Ok(());
         }
         let fingerprint = crate::store::fingerprint(&self.salt, raw);
         if let Some(known) = known {
@@ -152,7 +151,7 @@ impl Pass<'_, '_> {
                 // Of two in one answer the later update wins; without update times, the later one in the answer.
                 let older = reading.updated.map(Timestamp::as_millisecond) < known.updated_ms;
                 if older {
-                    return Ok(None);
+                    return Ok(());
                 }
             }
             let same_text = known.fingerprint == fingerprint && known.digest != Digest::UNKNOWN;
@@ -161,7 +160,7 @@ impl Pass<'_, '_> {
                     self.met(known.ordinal, on_page);
                     self.tally.unchanged += 1;
                 }
-                return Ok(Some(known.ordinal));
+                return Ok(());
             }
         }
         let digest = self.reader.digest(&reading);
@@ -177,7 +176,7 @@ impl Pass<'_, '_> {
                 // An older form of it came first: nobody needs to be told of that and back.
                 pending.take_back(&reading.key);
                 self.tally.unchanged += 1;
-                return Ok(Some(known.ordinal));
+                return Ok(());
             }
         }
         let ordinal = match known {
@@ -210,7 +209,7 @@ impl Pass<'_, '_> {
             updated_ms: updated.map(Timestamp::as_millisecond),
         };
         pending.upsert(key, json.as_str(), updated, now_known);
-        Ok(Some(ordinal))
+        Ok(())
     }
 
     fn met(&mut self, ordinal: Ordinal, on_page: &mut Marks) {
@@ -240,7 +239,7 @@ impl Pass<'_, '_> {
             Some(key) => {
                 if let Some(known) = self.tools.store.find(self.id, key).map_err(|e| local(&e))? {
                     self.marks.mark(known.ordinal);
-                    page.ordinals.push(known.ordinal);
+                    page.met.mark(known.ordinal);
                 }
             }
             None => page.blind = true,
