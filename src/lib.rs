@@ -15,7 +15,7 @@
 //! | [`schedule`] | when a source is due |
 //! | [`wait`](mod@wait) | the one place that ever blocks |
 //! | [`config`] | the file as written, checked |
-//! | [`record`], [`json`], [`pointer`], [`contract`], [`clock`] | the words that every room uses |
+//! | [`record`], [`json`], [`pointer`](mod@pointer), [`contract`], [`clock`] | the words that every room uses |
 //!
 //! Rooms that decide are pure: they take state, an answer and *now* as values and return a decision with its reason
 //! ([`upstream::outcome`], [`upstream::conditional`], [`pull::pages`], [`pull::absence`], [`pull::repair::decide`],

@@ -4,7 +4,7 @@
 //! pipe. One that takes too long is abandoned, not joined; at most four may be out at a time.
 //!
 //! ureq asks its resolver before each request, also when the connection from the last one is used again. Ours answers
-//! nothing then ([`Unasked`]), and the connector looks up when it really connects: an idle poll costs no DNS.
+//! nothing then (`Unasked`), and the connector looks up when it really connects: an idle poll costs no DNS.
 
 use std::fmt;
 use std::io;
