@@ -358,3 +358,31 @@ fn no_secret_is_logged_shown_or_stored() {
         }
     }
 }
+
+#[test]
+fn a_client_certificate_is_shown_at_home_and_nowhere_else() {
+    let pki = support::pki::Pki::new();
+    let home = Upstream::start_tls(pki.server_for_clients(&pki.leaf(&["127.0.0.1"])));
+    let other = Upstream::start_tls(pki.server_for_clients(&pki.leaf(&["127.0.0.1"])));
+    let identity = pki.leaf(&["gateway"]);
+    let (cert, key) = (
+        pki.file("gateway.pem", &identity.cert),
+        pki.file("gateway.key", &identity.key),
+    );
+    let mut gateway = Gateway::of(&home)
+        .upstream(&format!(
+            "extra_ca = \"{}\"\nroots = \"extra-only\"\nclient_cert = {{ cert = \"{}\", key = {{ file = \"{}\" }} }}",
+            pki.ca_file().display(),
+            cert.display(),
+            key.display()
+        ))
+        .start();
+    home.queue(Answer::ok().json(records(1..=2, 1)));
+    assert_eq!(gateway.word(), "changed", "at home it opens the door");
+
+    other.answer(|_| Answer::ok().json(records(1..=9, 2)));
+    home.queue(Answer::redirect(302, &other.url("/parts")));
+    assert_failed(&gateway.sync(), "failing", "certificate");
+    assert!(other.requests().is_empty(), "it was shown elsewhere");
+    assert_eq!(gateway.keys().len(), 2);
+}

@@ -45,45 +45,11 @@ impl Shared {
     /// # Errors
     /// A certificate, key or proxy cannot be used.
     pub fn client(&self, upstream: &Upstream, idle: Duration) -> Result<Client, Failure> {
-        let local = |reason: String| Failure::new(Kind::Local, reason);
         let proxy = proxy_for(&upstream.proxy, &upstream.base, |name| {
             std::env::var(name).ok()
         })
         .map_err(|error| local(error.to_string()))?;
-        let key = match &upstream.client_cert {
-            Some(cert) => Some(
-                cert.key
-                    .resolve_pem(&process_env)
-                    .map_err(|error| local(error.to_string()))?,
-            ),
-            None => None,
-        };
-        let key_name = upstream
-            .client_cert
-            .as_ref()
-            .map(|cert| cert.key.to_string())
-            .unwrap_or_default();
-        let identity = match (&upstream.client_cert, &key) {
-            (Some(cert), Some(key)) => Some(Identity {
-                cert: &cert.cert,
-                key: key.expose().as_bytes(),
-                key_name: &key_name,
-            }),
-            _ => None,
-        };
-        let setup = TlsSetup {
-            roots: upstream.roots,
-            extra_ca: upstream.extra_ca.as_deref(),
-            identity,
-        };
-        let tls = if upstream.base.scheme() == "https" || upstream.extra_ca.is_some() {
-            Tls::Ready(
-                client_config(&setup, self.tls_clock.clone())
-                    .map_err(|error| local(error.to_string()))?,
-            )
-        } else {
-            Tls::late(upstream.roots, self.tls_clock.clone())
-        };
+        let tls = self.tls(upstream)?;
         let line = Line::new(self.wait.clone(), Patience::from(&upstream.limits));
         let agent = agent::agent(AgentParts {
             line: line.clone(),
@@ -96,4 +62,46 @@ impl Shared {
         });
         Ok(Client::new(upstream, agent, line))
     }
+
+    fn tls(&self, upstream: &Upstream) -> Result<Tls, Failure> {
+        let config = |identity: Option<Identity<'_>>| {
+            let setup = TlsSetup {
+                roots: upstream.roots,
+                extra_ca: upstream.extra_ca.as_deref(),
+                identity,
+            };
+            client_config(&setup, self.tls_clock.clone()).map_err(|error| local(error.to_string()))
+        };
+        if let Some(cert) = &upstream.client_cert {
+            let key = cert
+                .key
+                .resolve_pem(&process_env)
+                .map_err(|error| local(error.to_string()))?;
+            let key_name = cert.key.to_string();
+            let identity = Identity {
+                cert: &cert.cert,
+                key: key.expose().as_bytes(),
+                key_name: &key_name,
+            };
+            let host = upstream.base.host_str().unwrap_or_default();
+            let host = host
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .to_owned();
+            let home = (host, upstream.base.port_or_known_default().unwrap_or(443));
+            return Ok(Tls::Identified {
+                home,
+                known: config(Some(identity))?,
+                stranger: config(None)?,
+            });
+        }
+        if upstream.base.scheme() == "https" || upstream.extra_ca.is_some() {
+            return config(None).map(Tls::Ready);
+        }
+        Ok(Tls::late(upstream.roots, self.tls_clock.clone()))
+    }
+}
+
+fn local(reason: String) -> Failure {
+    Failure::new(Kind::Local, reason)
 }

@@ -25,6 +25,15 @@ use crate::config::Roots;
 pub enum Tls {
     /// It is there.
     Ready(Arc<ClientConfig>),
+    /// With a client certificate, which is shown to the upstream's own origin and to nobody that it redirects to.
+    Identified {
+        /// Host and port of that origin.
+        home: (String, u16),
+        /// With the certificate.
+        known: Arc<ClientConfig>,
+        /// Without.
+        stranger: Arc<ClientConfig>,
+    },
     /// For an upstream that is `http`, and may still redirect to `https`: made of these trust anchors when that happens,
     /// since reading the system's costs memory that most such upstreams never need. Without a client certificate.
     Late(Late),
@@ -51,9 +60,15 @@ impl Tls {
         })
     }
 
-    fn config(&self) -> Result<&Arc<ClientConfig>, Error> {
+    fn config(&self, host: &str, port: u16) -> Result<&Arc<ClientConfig>, Error> {
         match self {
             Self::Ready(config) => Ok(config),
+            Self::Identified { home, known, .. }
+                if home.0.eq_ignore_ascii_case(host) && home.1 == port =>
+            {
+                Ok(known)
+            }
+            Self::Identified { stranger, .. } => Ok(stranger),
             Self::None => Err(Error::TlsRequired),
             Self::Late(late) => {
                 let made = late.made.get_or_init(|| {
@@ -96,8 +111,8 @@ impl<In: Transport> Connector<In> for TlsConnector {
         if !details.needs_tls() || below.is_tls() {
             return Ok(Some(Either::A(below)));
         }
-        let config = self.0.config()?;
         let host = bare(details.uri.host().unwrap_or_default());
+        let config = self.0.config(host, details.uri.port_u16().unwrap_or(443))?;
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             TransportCause::Tls(TlsProblem::Other(format!("{host} is no host name")))
         })?;
