@@ -16,6 +16,10 @@ pub use jiff::Timestamp;
 pub struct Mono(pub Duration);
 
 impl Mono {
+    /// What the boot counts as: ten years, so that instants before it can be reckoned too. A device that was off for days
+    /// knows how old its data is.
+    pub const BOOT: Self = Self(Duration::from_secs(3_660 * 24 * 3_600));
+
     /// This instant moved into the future; saturates.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
@@ -56,7 +60,7 @@ impl Clock for SystemClock {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
         let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
-        Mono(Duration::new(seconds, nanos))
+        Mono(Mono::BOOT.0.saturating_add(Duration::new(seconds, nanos)))
     }
 }
 
@@ -71,7 +75,7 @@ impl FakeClock {
     #[must_use]
     pub fn at(wall: Timestamp) -> Self {
         Self {
-            now: Mutex::new((wall, Mono(Duration::from_secs(1000)))),
+            now: Mutex::new((wall, Mono::BOOT.after(Duration::from_secs(1000)))),
         }
     }
 
@@ -80,6 +84,11 @@ impl FakeClock {
         let mut now = self.lock();
         now.0 = now.0.saturating_add(span).unwrap_or(Timestamp::MAX);
         now.1 = now.1.after(span);
+    }
+
+    /// The device boots: the monotonic clock starts anew, the wall clock goes on.
+    pub fn reboot(&self) {
+        self.lock().1 = Mono::BOOT;
     }
 
     /// Sets the wall clock alone, as NTP does.

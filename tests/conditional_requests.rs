@@ -435,3 +435,30 @@ fn an_upstream_that_never_answers_304_wears_no_card() {
     }
     assert_eq!(gateway.written(), before);
 }
+
+/// Whole seconds cannot tell two versions of one second apart (RFC 9110 8.8.2.2).
+#[test]
+fn a_last_modified_of_this_very_second_is_not_asked_with() {
+    let date = "Mon, 30 Nov 2026 12:00:00 GMT";
+    for (modified, kept) in [
+        (date, false),
+        ("Mon, 30 Nov 2026 11:59:59 GMT", false),
+        ("Mon, 30 Nov 2026 11:59:50 GMT", true),
+    ] {
+        let upstream = Upstream::start();
+        let modified_at = modified.to_owned();
+        upstream.answer(move |_| {
+            Answer::ok()
+                .header("Date", date)
+                .header("Last-Modified", &modified_at)
+                .json(records(1..=2, 1))
+        });
+        let mut gateway = Gateway::of(&upstream).start();
+        gateway.sync();
+        gateway.sync();
+        let asked = upstream.requests()[1]
+            .header("if-modified-since")
+            .map(str::to_owned);
+        assert_eq!(asked.as_deref(), kept.then_some(modified));
+    }
+}

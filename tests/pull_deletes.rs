@@ -344,3 +344,38 @@ fn a_dry_run_says_what_would_be_and_changes_nothing() {
         but_shared_memory(before)
     );
 }
+
+/// What was deleted before, meanwhile and after is right whichever way `deletes` goes.
+#[test]
+fn rows_are_marked_or_removed_also_when_the_config_changes_its_mind() {
+    let upstream = Upstream::start();
+    upstream.answer(|_| Answer::ok().json(records(1..=20, 1)));
+    let mut gateway = Gateway::of(&upstream)
+        .source("deletes = \"remove\"")
+        .start();
+    assert_eq!(gateway.sync().tally.added, 20);
+
+    upstream.answer(|_| Answer::ok().json(records(2..=20, 1)));
+    gateway.restart_with("deletes = \"mark\"");
+    let report = gateway.sync();
+    assert_eq!(
+        (report.tally.added, report.tally.deleted),
+        (0, 1),
+        "{report}"
+    );
+    let marked = gateway.query("SELECT count(*), sum(deleted), sum(deleted IS NULL) FROM items");
+    assert_eq!(marked, [["20", "1", "0"]]);
+
+    upstream.answer(|_| Answer::ok().json(records(3..=20, 1)));
+    gateway.restart_with("deletes = \"remove\"");
+    let report = gateway.sync();
+    assert_eq!(
+        (report.tally.added, report.tally.deleted),
+        (0, 1),
+        "{report}"
+    );
+    assert_eq!(
+        gateway.query("SELECT count(*), min(key) FROM items"),
+        [["18", "3"]]
+    );
+}

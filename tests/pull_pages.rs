@@ -179,7 +179,9 @@ fn every_style_is_read_to_its_end_and_then_costs_nothing() {
             (pages, 6),
             "{config}"
         );
-        assert_eq!(second.tally.requests, pages);
+        // These 304s say nothing of the way on, and where a header would say it, the last page's fields are asked for.
+        let peeks = u64::from(config.contains("header") || config.contains("link\""));
+        assert_eq!(second.tally.requests, pages + peeks, "{config}");
         assert!(second.tally.bytes_saved > 0, "{config}");
 
         upstream.answer(serve(2));
@@ -192,6 +194,81 @@ fn every_style_is_read_to_its_end_and_then_costs_nothing() {
         );
         assert_eq!(third.tally.deleted, 0, "{config}");
         assert_eq!(gateway.keys(), ["1", "2", "3", "4", "5", "6"]);
+    }
+}
+
+/// A validator is of a body. A listing that grows by a page leaves the body of the page before as it was.
+#[test]
+fn a_listing_that_grows_by_a_page_is_followed_although_its_last_page_is_a_304() {
+    // What a 304 says of the way on, and whether HEAD is known.
+    for (fields_on_304, head) in [(true, true), (false, true), (false, false)] {
+        for style in [
+            "pages = \"link\"",
+            "pages = { next_header = \"Next\" }",
+            "pages = { token_header = \"Token\", param = \"p\" }",
+        ] {
+            let upstream = Upstream::start();
+            let serve = move |last: u32| {
+                move |request: &Request| {
+                    if request.method == "HEAD" && !head {
+                        return Answer::status(405);
+                    }
+                    let at = number(request, "p", 1);
+                    let way_on = |answer: Answer| {
+                        if at >= last {
+                            return answer;
+                        }
+                        answer
+                            .header("Link", &format!("</items?p={}>; rel=\"next\"", at + 1))
+                            .header("Next", &format!("/items?p={}", at + 1))
+                            .header("Token", &(at + 1).to_string())
+                    };
+                    let tag = format!("\"{at}\"");
+                    if request.header("if-none-match") == Some(&tag) {
+                        let answer = Answer::not_modified().etag(&tag);
+                        return if fields_on_304 {
+                            way_on(answer)
+                        } else {
+                            answer
+                        };
+                    }
+                    way_on(
+                        Answer::ok()
+                            .json(records([2 * at - 1, 2 * at], 1))
+                            .etag(&tag),
+                    )
+                }
+            };
+            upstream.answer(serve(1));
+            let mut gateway = Gateway::of(&upstream).source(style).start();
+            assert_eq!(gateway.word(), "changed");
+            assert_eq!(gateway.word(), "unchanged");
+            upstream.answer(serve(3));
+            let grown = gateway.sync();
+            assert_eq!(
+                grown.tally.added, 4,
+                "{style}, 304 with fields: {fields_on_304}, HEAD: {head}: {grown}"
+            );
+            assert_eq!(gateway.word(), "unchanged");
+        }
+    }
+}
+
+#[test]
+fn an_upstream_that_does_not_know_the_page_parameter_is_noticed_on_the_second_page() {
+    for style in [
+        "pages = { page = \"seite\" }",
+        "pages = { offset = \"ab\", size = { param = \"n\", value = 2 } }",
+    ] {
+        let upstream = Upstream::start();
+        upstream.answer(|_| Answer::ok().json(records(1..=2, 1)));
+        let mut gateway = Gateway::of(&upstream).source(style).start();
+        assert_failed(
+            &gateway.sync(),
+            "bad-data",
+            "does the upstream know this page parameter",
+        );
+        assert_eq!(upstream.requests().len(), 2);
     }
 }
 

@@ -529,3 +529,76 @@ fn an_empty_listing_of_another_scope_is_that_scopes_data() {
         "needs-confirmation"
     );
 }
+
+#[test]
+fn a_key_that_is_half_a_surrogate_pair_is_the_record_s_fault() {
+    let upstream = Upstream::start();
+    upstream.answer(|_| Answer::ok().json("[{\"id\":\"\\ud800\"},{\"id\":\"b\"}]"));
+    let mut gateway = Gateway::of(&upstream).start();
+    assert_failed(&gateway.sync(), "bad-data", "record 1");
+    gateway.restart_with("on_bad_record = \"skip\"");
+    assert_eq!(gateway.sync().tally.bad, 1);
+    assert_eq!(gateway.keys(), ["b"]);
+}
+
+#[test]
+fn a_key_that_is_not_unique_is_said_and_what_it_changes_is_counted() {
+    let upstream = Upstream::start();
+    upstream.answer(|_| Answer::ok().json("[{\"id\":1,\"v\":1}]"));
+    let mut gateway = Gateway::of(&upstream).start();
+    gateway.sync();
+    upstream.answer(|_| Answer::ok().json("[{\"id\":1,\"v\":1},{\"id\":1,\"v\":5}]"));
+    let report = gateway.sync();
+    assert_eq!(
+        (report.tally.changed, report.tally.unchanged),
+        (1, 0),
+        "{report}"
+    );
+    assert!(
+        report
+            .notes
+            .iter()
+            .any(|note| note.contains("is `key` unique")),
+        "{:?}",
+        report.notes
+    );
+}
+
+#[test]
+fn records_told_by_another_key_are_another_dataset() {
+    let upstream = Upstream::start();
+    let all: Vec<String> = (1..=30)
+        .map(|n| format!("{{\"id\":{n},\"code\":\"c{n}\"}}"))
+        .collect();
+    let body = format!("[{}]", all.join(","));
+    upstream.answer(move |_| Answer::ok().json(&body));
+    let mut gateway = Gateway::of(&upstream).start();
+    gateway.sync();
+    gateway.restart_with("key = \"/code\"");
+    let report = gateway.sync();
+    assert_eq!(report.outcome.word(), "changed", "{report}");
+    assert_eq!(
+        gateway.keys().len(),
+        30,
+        "the rows under the old key are gone"
+    );
+}
+
+#[test]
+fn a_reader_s_index_on_a_column_is_no_obstacle() {
+    let upstream = Upstream::start();
+    upstream.answer(|_| Answer::ok().json(records(1..=3, 1)));
+    let mut gateway = Gateway::of(&upstream)
+        .source("columns = { v = \"/v\" }")
+        .start();
+    gateway.sync();
+    let db = rusqlite::Connection::open(gateway.state().join("data.db")).unwrap();
+    db.execute_batch("CREATE INDEX by_v ON items (v)").unwrap();
+    drop(db);
+    gateway.restart_with("");
+    assert!(gateway.sync().outcome.is_complete());
+    assert_eq!(
+        gateway.query("SELECT count(*), count(v) FROM items"),
+        [["3", "0"]]
+    );
+}

@@ -307,3 +307,59 @@ fn a_process_that_is_told_to_stop_leaves_a_pass_that_goes_on_later() {
     assert_eq!(upstream.requests()[before].param("p"), Some("2"));
     assert_eq!(gateway.keys(), ["1", "2", "3", "4"]);
 }
+
+/// The monotonic clock starts anew with each boot, and data gets older all the same.
+#[test]
+fn after_days_without_power_old_data_is_stale_until_upstream_is_seen_again() {
+    let upstream = Upstream::start();
+    upstream.answer(|request| conditional(request, "\"1\"", &records(1..=2, 1)));
+    let mut gateway = Gateway::of(&upstream).source("every = \"1h\"").start();
+    assert_eq!(gateway.word(), "changed");
+
+    gateway.stop();
+    gateway.clock.advance(Duration::from_secs(3 * 24 * 3600));
+    gateway.clock.reboot();
+    gateway.restart();
+    let status = gateway.status();
+    assert!(status.stale, "{status:?}");
+    assert!(status.checked_ago >= Some(3 * 24 * 3600), "{status:?}");
+
+    assert_eq!(gateway.word(), "unchanged");
+    assert!(!gateway.status().stale);
+    let today = gateway.query("SELECT count(*) FROM _sources WHERE last_check > last_complete");
+    assert_eq!(today, [["1"]], "local readers are told at once too");
+
+    // A clock that woke in the past knows no age: that is stale as well.
+    gateway.stop();
+    gateway
+        .clock
+        .set_wall("1970-01-01T00:00:10Z".parse().unwrap());
+    gateway.clock.reboot();
+    gateway.restart();
+    assert!(gateway.status().stale);
+}
+
+#[test]
+fn what_an_operator_should_know_is_said_once_and_not_with_every_poll() {
+    let upstream = Upstream::start();
+    upstream.answer(|_| {
+        Answer::ok()
+            .json("{\"id\":1}\n{\"id\":2}\n")
+            .close_delimited()
+    });
+    let mut gateway = Gateway::of(&upstream).source("format = \"ndjson\"").start();
+    let warned = |gateway: &mut Gateway| {
+        logged();
+        let report = gateway.sync();
+        assert!(
+            report.outcome.is_complete() && !report.notes.is_empty(),
+            "{report}"
+        );
+        logged()
+            .iter()
+            .filter(|line| line.starts_with("WARN"))
+            .count()
+    };
+    assert_eq!(warned(&mut gateway), 1);
+    assert_eq!(warned(&mut gateway), 0);
+}

@@ -167,12 +167,14 @@ impl Agent {
                 runner.status.reason = noted.reason;
                 runner.status.last_check = noted.last_check.map(rfc3339);
                 runner.status.last_change = noted.last_complete.map(rfc3339);
+                // A check that our clock takes to be in the future has no age: the clock may be wrong.
                 let age = noted
                     .last_check
-                    .map(|then| wall.duration_since(then).unsigned_abs());
+                    .and_then(|then| Duration::try_from(wall.duration_since(then)).ok());
                 runner.last_check = noted
                     .last_check
-                    .map(|then| (then, Mono(now.0.saturating_sub(age.unwrap_or_default()))));
+                    .zip(age)
+                    .map(|(then, age)| (then, Mono(now.0.saturating_sub(age))));
                 // What is on disk is young enough: an idle poll need not write it again.
                 runner.noted = runner.last_check.map(|(_, then)| then);
             }

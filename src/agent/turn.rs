@@ -123,7 +123,7 @@ impl Agent {
             confirmed: order.confirmed,
             checkpoint: self.config.agent.checkpoint,
             config: fingerprint,
-            scope: config::scope_fingerprint(upstream),
+            scope: config::scope_fingerprint(&source, upstream),
             settled: self.runners.get(name).and_then(|runner| runner.settled),
         };
         let desk = self.desk.clone();
@@ -188,6 +188,13 @@ impl Agent {
             level
         };
         log::log!(level, "{report}");
+        for note in report
+            .notes
+            .iter()
+            .filter(|note| !runner.status.notes.contains(note))
+        {
+            log::warn!("{name}: {note}");
+        }
         if report.outcome.is_stopped() {
             return;
         }

@@ -13,6 +13,10 @@ pub(super) fn status(config: Config, wait: &Wait, json: bool) -> Exit {
     // Looking at what is not there yet must not make it.
     let exists = config.agent.state.exists();
     let mut agent = Agent::new(config, wait.clone(), Desk::default());
+    // The running agent is asked first: whoever may use its socket need not be able to write its state.
+    if let Ok(status) = remote::status(&socket, wait) {
+        return show(&status, json);
+    }
     let opened = if exists { agent.open() } else { Ok(()) };
     let status = match opened {
         Ok(()) => agent.desk().status(wait.now()),
@@ -28,13 +32,17 @@ pub(super) fn status(config: Config, wait: &Wait, json: bool) -> Exit {
             return Exit::from(&error);
         }
     };
+    show(&status, json)
+}
+
+fn show(status: &Status, json: bool) -> Exit {
     if json {
-        match serde_json::to_string(&status) {
+        match serde_json::to_string(status) {
             Ok(text) => output::line(&text),
             Err(error) => output::error(&error.to_string()),
         }
     } else {
-        print(&status);
+        print(status);
     }
     Exit::Ok
 }

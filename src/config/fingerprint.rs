@@ -51,11 +51,13 @@ pub fn fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
     first
 }
 
-/// The first 8 bytes of SHA-256 over the scope: rows that were pulled under another one are another dataset's.
+/// The first 8 bytes of SHA-256 over the scope and over what a record is told by: rows that were pulled under another one
+/// are another dataset's, and go with the first complete listing of this one.
 #[must_use]
-pub fn scope_fingerprint(upstream: &Upstream) -> [u8; 8] {
+pub fn scope_fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
     let mut hash = Fields(Sha256::new_with_prefix(b"gleaner scope 1"));
     hash.field("scope", [upstream.scope.as_str()]);
+    hash.field("key", source.key.iter().map(ToString::to_string));
     let mut first = [0; 8];
     first.copy_from_slice(&hash.0.finalize()[..8]);
     first

@@ -27,6 +27,7 @@ use crate::sink::sqlite::SqliteSink;
 use crate::store::{SourceId, Store, StoreError};
 use crate::upstream::client::{Answer, Ask, Client, Full, Head, Held, shown};
 use crate::upstream::conditional::{Validators, fresh_for};
+use crate::upstream::headers::Headers;
 use crate::upstream::outcome::{Expect, Failure, Kind};
 use crate::wait::Wait;
 
@@ -146,6 +147,10 @@ pub(super) struct Pass<'a, 't> {
     pub(super) listed: u64,
     /// Something on the way makes an absence prove nothing.
     pub(super) blind: bool,
+    /// Records on the largest page so far.
+    widest: u64,
+    /// Records of the page before.
+    before: Option<Ordinals>,
     /// Nothing but 304s so far.
     pub(super) all_304: bool,
     fresh: Option<Duration>,
@@ -185,6 +190,8 @@ impl<'a, 't> Pass<'a, 't> {
             listing: 1,
             listed: 0,
             blind: false,
+            widest: 0,
+            before: None,
             all_304: true,
             fresh: None,
         }
@@ -238,6 +245,7 @@ impl<'a, 't> Pass<'a, 't> {
                 // Records move between pages while we read: one listing alone proves no absence. What either of two
                 // has met is there.
                 self.listing = 2;
+                self.before = None;
                 self.asked.clear();
                 next = self.first_page();
                 continue;
@@ -251,6 +259,7 @@ impl<'a, 't> Pass<'a, 't> {
         self.forget_position()?;
         self.marks.clear();
         self.asked.clear();
+        self.before = None;
         (self.resumed, self.blind, self.listed, self.listing) = (false, false, 0, 1);
         self.started = self.wall.as_second();
         Ok(())
@@ -298,17 +307,33 @@ impl<'a, 't> Pass<'a, 't> {
         };
         let before = self.wire();
         let now = self.tools.wait.clock().wall();
-        let answer = self.tools.client.ask(&ask, now)?;
+        let mut answer = match self.tools.client.ask(&ask, now) {
+            Ok(answer) => answer,
+            Err(mut failure) => {
+                if number > 1 && failure.kind == Kind::Gone && self.source.pages.is_counted() {
+                    failure.reason.push_str("; an API that answers so behind its last page has a `next` link or a flag: see `pages` in docs/config.md");
+                }
+                return Err(failure);
+            }
+        };
+        let mut next = None;
+        if let (Answer::NotModified(head), Some(memo)) = (&answer, &stored) {
+            next = self.way_on(url, memo, head)?;
+            if next.is_none() {
+                answer = self.tools.client.ask(&Ask { held: None, ..ask }, now)?;
+            }
+        }
         self.tally.pages += 1;
         let (memo, head) = match answer {
             Answer::NotModified(head) => {
                 // Only a request with a memo's validators is answered so.
-                let Some(mut memo) = stored.clone() else {
+                let (Some(mut memo), Some(next)) = (stored.clone(), next) else {
                     return Err(
                         Failure::new(Kind::Failing, "304 although nothing was held").at(shown(url))
                     );
                 };
                 memo.validators = memo.validators.refreshed_by(&head.headers);
+                memo.next = next;
                 self.vouched(&memo, before);
                 (memo, *head)
             }
@@ -332,6 +357,8 @@ impl<'a, 't> Pass<'a, 't> {
             }
         };
         self.met.insert(page_id(url));
+        self.widest = self.widest.max(memo.records);
+        self.notice_circle(url, &memo)?;
         let fresh = fresh_for(&head.headers, now);
         self.fresh = Some(self.fresh.map_or(fresh, |known| known.min(fresh)));
         if head.moved {
@@ -350,6 +377,60 @@ impl<'a, 't> Pass<'a, 't> {
         self.close_page(url, &memo, &head, stored.as_ref(), number)?;
         (self.tools.progress)(&self.tally);
         Ok(memo.next)
+    }
+
+    /// Counted pages whose parameter the upstream does not know are the same page for ever.
+    fn notice_circle(&mut self, url: &Url, memo: &Memo) -> Result<(), Failure> {
+        if !self.source.pages.is_counted() || self.mode.dry_run {
+            return Ok(());
+        }
+        let before = self.before.replace(memo.ordinals.clone());
+        if memo.ordinals.is_empty() || before.as_ref() != Some(&memo.ordinals) {
+            return Ok(());
+        }
+        Err(broken(url, &PageFault::SamePage))
+    }
+
+    /// Where it goes on behind a page that answered 304. The validator vouches for the body alone, so a way on that stands
+    /// in a header is taken from the 304's own header. If it has none: the way that the memo knows; and where the memo
+    /// says that this is the last page, though it may be full, the fields are asked for, since a listing that grows by a
+    /// page leaves the body of its last one as it was. The outer `None`: not to be known without the body.
+    fn way_on(
+        &mut self,
+        url: &Url,
+        memo: &Memo,
+        head: &Head,
+    ) -> Result<Option<Option<Url>>, Failure> {
+        let Some(field) = self.source.pages.header() else {
+            return Ok(Some(memo.next.clone()));
+        };
+        if head.headers.bytes(field).is_some() {
+            return self.next_by(url, &head.headers).map(Some);
+        }
+        let is_short = memo.records < self.widest;
+        if memo.next.is_some() || is_short {
+            return Ok(Some(memo.next.clone()));
+        }
+        match self.tools.client.peek(&memo.url)? {
+            Some(headers) => self.next_by(url, &headers).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The next page by the fields of an answer alone.
+    fn next_by(&self, url: &Url, headers: &Headers) -> Result<Option<Url>, Failure> {
+        let facts = PageFacts {
+            asked: url,
+            headers,
+            found: &|_| None,
+            records: 0,
+            last_key: None,
+        };
+        match self.source.pages.next(&facts) {
+            Next::Page(next) => Ok(Some(next)),
+            Next::End(_) => Ok(None),
+            Next::Broken(fault) => Err(broken(url, &fault)),
+        }
     }
 
     fn wire(&self) -> u64 {
@@ -407,7 +488,7 @@ impl<'a, 't> Pass<'a, 't> {
             validators: if read.unproven {
                 Validators::default()
             } else {
-                Validators::of(&head.headers)
+                Validators::reliable(&head.headers)
             },
             variant: head.variant.clone(),
             next,
@@ -441,6 +522,12 @@ impl<'a, 't> Pass<'a, 't> {
     fn finish(&mut self, missing: u64, known: u64) -> Result<Outcome, Failure> {
         if self.blind {
             self.note("absent records were not deleted: a bad record without a readable key, or a body that may have been cut, was on the way".into());
+        }
+        if self.tally.duplicates > 0 {
+            self.note(format!(
+                "{} records came more than once in one answer under the same key: is `key` unique there?",
+                self.tally.duplicates
+            ));
         }
         let loss = judge(
             self.listed,
@@ -504,7 +591,6 @@ impl<'a, 't> Pass<'a, 't> {
 
     fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
-            log::warn!("{}: {note}", self.source.name);
             self.notes.push(note);
         }
     }

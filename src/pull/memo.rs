@@ -138,6 +138,12 @@ impl Ordinals {
         Self(runs)
     }
 
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All of them, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Ordinal> + '_ {
         self.0

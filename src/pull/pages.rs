@@ -62,6 +62,8 @@ pub enum PageFault {
     MoreWithoutToken,
     /// It was asked for in this pass already.
     Repeats(String),
+    /// The same records as on the page before.
+    SamePage,
     /// More pages than `limits.pages`.
     TooMany(u32),
 }
@@ -82,6 +84,9 @@ impl fmt::Display for PageFault {
                 f.write_str("the upstream says that there is more, but not where")
             }
             Self::Repeats(page) => write!(f, "the listing goes in a circle: {page} comes again"),
+            Self::SamePage => f.write_str(
+                "the same records as on the page before: does the upstream know this page parameter?",
+            ),
             Self::TooMany(limit) => write!(
                 f,
                 "more than {limit} pages (`limits.pages` sets how many are allowed)"
@@ -135,6 +140,23 @@ impl Pages {
     #[must_use]
     pub fn moves(&self) -> bool {
         !matches!(self, Self::Single | Self::LastKey { .. })
+    }
+
+    /// Whether pages are told by a number that we count.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        matches!(self, Self::Page { .. } | Self::Offset { .. })
+    }
+
+    /// The field that says where the next page is, in the styles where a header does. A validator vouches for a body, not
+    /// for such a field.
+    #[must_use]
+    pub fn header(&self) -> Option<&str> {
+        match self {
+            Self::Link => Some("link"),
+            Self::NextHeader(name) | Self::TokenHeader { header: name, .. } => Some(name),
+            _ => None,
+        }
     }
 
     /// Decides what comes after a page.
@@ -236,7 +258,7 @@ fn says_more(facts: &PageFacts<'_>, more: Option<&Pointer>) -> Option<bool> {
     let raw = (facts.found)(more?)?;
     Some(!matches!(
         raw.trim(),
-        "false" | "0" | "\"\"" | "null" | "\"false\""
+        "false" | "0" | "\"\"" | "null" | "\"false\"" | "\"0\"" | "\"no\"" | "[]" | "{}"
     ))
 }
 

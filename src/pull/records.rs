@@ -156,8 +156,7 @@ impl Pass<'_, '_> {
             }
             let same_text = known.fingerprint == fingerprint && known.digest != Digest::UNKNOWN;
             if same_text || self.reader.digest(&reading) == known.digest {
-                if !again {
-                    self.met(known.ordinal, on_page);
+                if !again && self.met(known.ordinal, on_page) {
                     self.tally.unchanged += 1;
                 }
                 return Ok(());
@@ -197,6 +196,10 @@ impl Pass<'_, '_> {
                 &mut pending.counts.added
             };
             *count += 1;
+        } else if pending.known(&reading.key).is_none() {
+            // Its first form in this answer was the one that we have.
+            self.tally.unchanged = self.tally.unchanged.saturating_sub(1);
+            pending.counts.changed += 1;
         }
         self.met(ordinal, on_page);
         let Reading {
@@ -212,9 +215,10 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    fn met(&mut self, ordinal: Ordinal, on_page: &mut Marks) {
-        self.marks.mark(ordinal);
+    /// Marks a record as met; says whether this pass had not met it yet.
+    fn met(&mut self, ordinal: Ordinal, on_page: &mut Marks) -> bool {
         on_page.mark(ordinal);
+        self.marks.mark(ordinal)
     }
 
     fn bad_record(

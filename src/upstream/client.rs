@@ -245,6 +245,26 @@ impl Client {
         }
     }
 
+    /// The fields of `url` without its body: a HEAD request, unconditional and straight there. `None` if that is not
+    /// answered with a plain 200, as by servers that know no HEAD.
+    ///
+    /// # Errors
+    /// Only that the agent stops, or that a secret cannot be read.
+    pub fn peek(&mut self, url: &Url) -> Result<Option<Headers>, Failure> {
+        let mut request = self.request(url, None, Expect::Json)?;
+        *request.method_mut() = Method::HEAD;
+        self.requests += 1;
+        self.line.begin_request();
+        match self.agent.run(request) {
+            Ok(response) if response.status().as_u16() == 200 => Ok(Some(headers_of(&response))),
+            Ok(_) => Ok(None),
+            Err(error) => match failure_of(&error) {
+                failure if failure.kind == Kind::Stopped => Err(failure),
+                _ => Ok(None),
+            },
+        }
+    }
+
     fn head(&self, headers: Headers, url: Url, moved: bool) -> Head {
         let variant = Variant::of(&headers, &self.sent());
         Head {

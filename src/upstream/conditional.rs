@@ -29,6 +29,31 @@ impl Validators {
         }
     }
 
+    /// Those of an answer that may be asked with. `Last-Modified` alone counts whole seconds: an answer of the very second
+    /// in which it was modified may have changed once more in the same second (RFC 9110 8.8.2.2), so then, or when the
+    /// answer has no `Date` to tell, it is left out; the next answer will be older.
+    #[must_use]
+    pub fn reliable(headers: &Headers) -> Self {
+        let all = Self::of(headers);
+        let instant = |name| {
+            headers
+                .text(name)
+                .and_then(http_date)
+                .map(Timestamp::as_second)
+        };
+        let settled = match (instant("last-modified"), instant("date")) {
+            (Some(modified), Some(date)) => modified <= date - 2,
+            // What is no date is opaque to us, as an ETag is.
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        if all.etag.is_some() || settled {
+            all
+        } else {
+            Self::default()
+        }
+    }
+
     /// There is nothing to ask with.
     #[must_use]
     pub fn is_empty(&self) -> bool {

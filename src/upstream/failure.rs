@@ -45,6 +45,9 @@ fn failure_of_cause(cause: &TransportCause) -> Failure {
     };
     let hint = match cause {
         TransportCause::Tls(TlsProblem::UnknownIssuer) => " (a private CA belongs into `extra_ca`)",
+        TransportCause::Tls(TlsProblem::Expired { .. } | TlsProblem::NotYetValid { .. }) => {
+            " (is this device's clock right?)"
+        }
         TransportCause::Dns { .. } => " (is the network up?)",
         _ => "",
     };

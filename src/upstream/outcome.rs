@@ -221,6 +221,10 @@ pub fn classify(status: u16, headers: &Headers, asked: &Asked<'_>) -> Verdict {
             Kind::Failing,
             format!("{status}: the upstream has an error of its own"),
         ),
+        201..=299 => failed(
+            Kind::NotOurs,
+            format!("{status} is no answer to a GET that could be read as data"),
+        ),
         _ => failed(
             Kind::NotOurs,
             format!("{status} is no final status of HTTP"),

@@ -107,6 +107,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> SinkError {
             SinkTrouble::ReadOnly,
             "; is the directory writable for this user?",
         ),
+        Some(ErrorCode::SystemIoFailure) => (SinkTrouble::Other, "; is the disk full, or failing?"),
         _ => (SinkTrouble::Other, ""),
     };
     SinkError {

@@ -12,7 +12,7 @@ mod value;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
 use self::file::{create_readable, explain, keep_wal, put_aside, sync_directory};
 pub use self::notes::{Noted, SourceState, Written};
@@ -164,10 +164,20 @@ impl SqliteSink {
     pub fn prepare(&mut self, source: &Source) -> Result<(), SinkError> {
         let wanted = columns(source);
         let known = self.known_columns(&source.name)?;
+        if !known.is_empty() && !contains(&known, "generation") {
+            return Err(SinkError {
+                kind: SinkTrouble::Other,
+                message: format!(
+                    "{}: the table \"{}\" was not made by gleaner; name the source, or the table, otherwise",
+                    self.path.display(),
+                    source.name
+                ),
+            });
+        }
         if known.is_empty() {
             let list: String = wanted
                 .iter()
-                .map(|name| format!(", {}", quoted(name)))
+                .map(|name| format!(", {}", definition(name)))
                 .collect();
             return self.execute_batch(&format!(
                 "CREATE TABLE {table} (key PRIMARY KEY NOT NULL, body TEXT NOT NULL, updated TEXT, fetched TEXT NOT NULL,
@@ -179,14 +189,19 @@ impl SqliteSink {
         }
         let table = quoted(&source.name);
         let added = wanted.iter().filter(|name| !contains(&known, name));
-        let added = added.map(|name| format!("ALTER TABLE {table} ADD COLUMN {};", quoted(name)));
+        let added =
+            added.map(|name| format!("ALTER TABLE {table} ADD COLUMN {};", definition(name)));
         let is_dropped =
             |name: &&String| !contains(&wanted, name) && !BUILT_IN.contains(&name.as_str());
-        let dropped = known.iter().filter(is_dropped);
-        let dropped =
-            dropped.map(|name| format!("ALTER TABLE {table} DROP COLUMN {};", quoted(name)));
-        let changes: String = added.chain(dropped).collect();
-        if changes.is_empty() {
+        let dropped: Vec<&String> = known.iter().filter(is_dropped).collect();
+        // Rows that were marked have to go with the mark, or they would count as living.
+        let unmarked = (contains(&known, MARK) && !contains(&wanted, MARK)).then(|| {
+            format!(
+                "DELETE FROM {table} WHERE {MARK} <> 0; ALTER TABLE {table} DROP COLUMN {MARK};"
+            )
+        });
+        let changes: String = added.chain(unmarked).collect();
+        if changes.is_empty() && dropped.is_empty() {
             return Ok(());
         }
         // What the rows hold in new columns is nobody's config any more, also if this one is taken back.
@@ -195,7 +210,37 @@ impl SqliteSink {
             literal(&source.name)
         );
         self.execute_batch(&format!("BEGIN IMMEDIATE; {forget} {changes} COMMIT;"))
-            .inspect_err(|_| self.roll_back())
+            .inspect_err(|_| self.roll_back())?;
+        dropped
+            .iter()
+            .try_for_each(|name| self.drop_column(&table, name))
+    }
+
+    /// Takes a column away. One that an index or a view of a reader's uses stays, empty: its name is no longer ours to fill.
+    fn drop_column(&self, table: &str, name: &str) -> Result<(), SinkError> {
+        let column = quoted(name);
+        let Err(error) = self
+            .db
+            .execute_batch(&format!("ALTER TABLE {table} DROP COLUMN {column}"))
+        else {
+            return Ok(());
+        };
+        if error.sqlite_error_code() != Some(ErrorCode::Unknown) {
+            return Err(self.explain(&error));
+        }
+        let filled = format!("SELECT 1 FROM {table} WHERE {column} IS NOT NULL LIMIT 1");
+        let filled = self
+            .db
+            .query_row(&filled, [], |_| Ok(()))
+            .optional()
+            .map_err(|e| self.explain(&e))?;
+        if filled.is_some() {
+            log::warn!(
+                "data.db: column {name} of {table} is no longer in the config; it stays, empty, since something uses it ({error})"
+            );
+            self.execute_batch(&format!("UPDATE {table} SET {column} = NULL"))?;
+        }
+        Ok(())
     }
 
     fn roll_back(&self) {
@@ -251,6 +296,18 @@ const BUILT_IN: [&str; 7] = [
     "generation",
     "deleted",
 ];
+
+/// The column that marks a deleted record's row.
+const MARK: &str = "deleted";
+
+/// A column as it is made. Rows that are there when the mark comes are not deleted.
+fn definition(name: &str) -> String {
+    if name == MARK {
+        format!("{MARK} INTEGER NOT NULL DEFAULT 0")
+    } else {
+        quoted(name)
+    }
+}
 
 fn columns(source: &Source) -> Vec<String> {
     let mark = (source.deletes == Deletes::Mark).then(|| "deleted".to_owned());
