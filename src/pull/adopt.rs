@@ -1,6 +1,7 @@
 //! Which config, and whose view of the data, gives what is kept of a source its meaning; and what a change of either undoes.
 
-use super::collection::{Pass, local};
+use super::collection::Pass;
+use super::deliver::local;
 use super::deliver::sink_failure;
 use super::repair::config_key;
 use crate::record::Digest;

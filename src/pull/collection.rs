@@ -10,25 +10,21 @@ use std::time::Duration;
 use url::Url;
 
 use super::absence::{Loss, judge};
-use super::deliver::{Pending, sink_failure};
+use super::deliver::{Pending, local, sink_failure};
 use super::marks::Marks;
-use super::memo::{Memo, Ordinals, page_id};
-use super::pages::{Next, PageFacts, PageFault};
+use super::memo::{Ordinals, page_id};
+use super::pages::PageFault;
 use super::position::Position;
 use super::reading::RecordReader;
-use super::records::PageRead;
 use super::report::{Outcome, Report, Tally};
 use crate::clock::{Mono, Timestamp};
 use crate::config::Source;
-use crate::pointer::Pointer;
-use crate::record::{Change, Digest, Gone, RecordKey};
+use crate::record::{Gone, RecordKey};
 use crate::sink::BadRow;
 use crate::sink::sqlite::SqliteSink;
-use crate::store::{SourceId, Store, StoreError};
-use crate::upstream::client::{Answer, Ask, Client, Full, Head, Held, shown};
-use crate::upstream::conditional::{Validators, fresh_for};
-use crate::upstream::headers::Headers;
-use crate::upstream::outcome::{Expect, Failure, Kind};
+use crate::store::{SourceId, Store};
+use crate::upstream::client::{Client, shown};
+use crate::upstream::outcome::{Failure, Kind};
 use crate::wait::Wait;
 
 /// What a pass works with.
@@ -129,14 +125,14 @@ pub(super) struct Pass<'a, 't> {
     /// Bad records, the first few.
     pub(super) bad: Vec<BadRow>,
     /// Bad records on pages that a 304 vouched for.
-    bad_vouched: u64,
+    pub(super) bad_vouched: u64,
     notes: Vec<String>,
     /// The page that is being read, while a memo of it is stored: how it was before.
     pub(super) reading: Option<[u8; 8]>,
     /// Pages met, for evicting memos.
     pub(super) met: HashSet<[u8; 8]>,
     /// Pages asked for in this listing, to notice a circle.
-    asked: HashSet<[u8; 8]>,
+    pub(super) asked: HashSet<[u8; 8]>,
     /// What is stored of its position.
     pub(super) position: Option<Position>,
     /// An earlier process began it.
@@ -148,12 +144,12 @@ pub(super) struct Pass<'a, 't> {
     /// Something on the way makes an absence prove nothing.
     pub(super) blind: bool,
     /// Records on the largest page so far.
-    widest: u64,
+    pub(super) widest: u64,
     /// Records of the page before.
-    before: Option<Ordinals>,
+    pub(super) before: Option<Ordinals>,
     /// Nothing but 304s so far.
     pub(super) all_304: bool,
-    fresh: Option<Duration>,
+    pub(super) fresh: Option<Duration>,
 }
 
 impl<'a, 't> Pass<'a, 't> {
@@ -291,216 +287,6 @@ impl<'a, 't> Pass<'a, 't> {
         }
     }
 
-    /// One page: its records delivered, its memo kept; what comes next.
-    fn page(&mut self, url: &Url, number: u32) -> Result<Option<Url>, Failure> {
-        let mut stored = self.memo(url)?;
-        let usable = stored.as_ref().filter(|memo| self.is_usable(memo));
-        let held = usable.map(|memo| Held {
-            validators: &memo.validators,
-            url: &memo.url,
-        });
-        let ask = Ask {
-            url,
-            held,
-            expect: Expect::Json,
-            allow_empty: self.source.allow_empty,
-        };
-        let before = self.wire();
-        let now = self.tools.wait.clock().wall();
-        let mut answer = match self.tools.client.ask(&ask, now) {
-            Ok(answer) => answer,
-            Err(mut failure) => {
-                if number > 1 && failure.kind == Kind::Gone && self.source.pages.is_counted() {
-                    failure.reason.push_str("; an API that answers so behind its last page has a `next` link or a flag: see `pages` in docs/config.md");
-                }
-                return Err(failure);
-            }
-        };
-        let mut next = None;
-        if let (Answer::NotModified(head), Some(memo)) = (&answer, &stored) {
-            next = self.way_on(url, memo, head)?;
-            if next.is_none() {
-                answer = self.tools.client.ask(&Ask { held: None, ..ask }, now)?;
-            }
-        }
-        self.tally.pages += 1;
-        let (memo, head) = match answer {
-            Answer::NotModified(head) => {
-                // Only a request with a memo's validators is answered so.
-                let (Some(mut memo), Some(next)) = (stored.clone(), next) else {
-                    return Err(
-                        Failure::new(Kind::Failing, "304 although nothing was held").at(shown(url))
-                    );
-                };
-                memo.validators = memo.validators.refreshed_by(&head.headers);
-                memo.next = next;
-                self.vouched(&memo, before);
-                (memo, *head)
-            }
-            Answer::Empty(head) => (
-                self.fetched(url, &head, PageRead::default(), before, now)?,
-                *head,
-            ),
-            Answer::Full(full) => {
-                let Full {
-                    head,
-                    body,
-                    proven_end,
-                } = *full;
-                self.reading = stored.is_some().then(|| page_id(url));
-                let read = self.read_body(url, body, proven_end);
-                if stored.is_some() && self.reading.take().is_none() {
-                    stored = None;
-                }
-                let read = read?;
-                (self.fetched(url, &head, read, before, now)?, head)
-            }
-        };
-        self.met.insert(page_id(url));
-        self.widest = self.widest.max(memo.records);
-        self.notice_circle(url, &memo)?;
-        let fresh = fresh_for(&head.headers, now);
-        self.fresh = Some(self.fresh.map_or(fresh, |known| known.min(fresh)));
-        if head.moved {
-            self.note(format!(
-                "{} has moved for good to {}: the config should say so",
-                shown(url),
-                shown(&head.url)
-            ));
-        }
-        // What was delivered has taken the memos with it that vouched for what was there before.
-        let stored = if self.tally.delivered() > self.delivered {
-            self.memo(url)?
-        } else {
-            stored
-        };
-        self.close_page(url, &memo, &head, stored.as_ref(), number)?;
-        (self.tools.progress)(&self.tally);
-        Ok(memo.next)
-    }
-
-    /// Counted pages whose parameter the upstream does not know are the same page for ever.
-    fn notice_circle(&mut self, url: &Url, memo: &Memo) -> Result<(), Failure> {
-        if !self.source.pages.is_counted() || self.mode.dry_run {
-            return Ok(());
-        }
-        let before = self.before.replace(memo.ordinals.clone());
-        if memo.ordinals.is_empty() || before.as_ref() != Some(&memo.ordinals) {
-            return Ok(());
-        }
-        Err(broken(url, &PageFault::SamePage))
-    }
-
-    /// Where it goes on behind a page that answered 304. The validator vouches for the body alone, so a way on that stands
-    /// in a header is taken from the 304's own header. If it has none: the way that the memo knows; and where the memo
-    /// says that this is the last page, though it may be full, the fields are asked for, since a listing that grows by a
-    /// page leaves the body of its last one as it was. The outer `None`: not to be known without the body.
-    fn way_on(
-        &mut self,
-        url: &Url,
-        memo: &Memo,
-        head: &Head,
-    ) -> Result<Option<Option<Url>>, Failure> {
-        let Some(field) = self.source.pages.header() else {
-            return Ok(Some(memo.next.clone()));
-        };
-        if head.headers.bytes(field).is_some() {
-            return self.next_by(url, &head.headers).map(Some);
-        }
-        let is_short = memo.records < self.widest;
-        if memo.next.is_some() || is_short {
-            return Ok(Some(memo.next.clone()));
-        }
-        match self.tools.client.peek(&memo.url)? {
-            Some(headers) => self.next_by(url, &headers).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// The next page by the fields of an answer alone.
-    fn next_by(&self, url: &Url, headers: &Headers) -> Result<Option<Url>, Failure> {
-        let facts = PageFacts {
-            asked: url,
-            headers,
-            found: &|_| None,
-            records: 0,
-            last_key: None,
-        };
-        match self.source.pages.next(&facts) {
-            Next::Page(next) => Ok(Some(next)),
-            Next::End(_) => Ok(None),
-            Next::Broken(fault) => Err(broken(url, &fault)),
-        }
-    }
-
-    fn wire(&self) -> u64 {
-        let (up, down) = self.tools.client.traffic();
-        up + down
-    }
-
-    /// A 304 vouches for the records that the page had.
-    fn vouched(&mut self, memo: &Memo, before: u64) {
-        self.tally.not_modified += 1;
-        self.tally.bad += memo.bad;
-        self.bad_vouched += memo.bad;
-        let mut met = 0;
-        for ordinal in memo.ordinals.iter() {
-            met += u64::from(self.marks.mark(ordinal));
-        }
-        self.tally.unchanged += met;
-        self.tally.bytes_saved += memo.wire.saturating_sub(self.wire() - before);
-        self.listed += memo.records;
-        self.blind |= memo.blind;
-    }
-
-    /// The memo of a page that was read in full.
-    fn fetched(
-        &mut self,
-        url: &Url,
-        head: &Head,
-        read: PageRead,
-        before: u64,
-        now: Timestamp,
-    ) -> Result<Memo, Failure> {
-        self.all_304 = false;
-        self.listed += read.records;
-        self.blind |= read.blind;
-        let wanted = self.source.pages.wanted();
-        let found = |pointer: &Pointer| {
-            let at = wanted.iter().position(|known| known == pointer)?;
-            read.found.get(at).cloned().flatten()
-        };
-        let facts = PageFacts {
-            asked: url,
-            headers: &head.headers,
-            found: &found,
-            records: read.records,
-            last_key: read.last_key.as_deref(),
-        };
-        let next = match self.source.pages.next(&facts) {
-            Next::Page(next) => Some(next),
-            Next::End(_) => None,
-            Next::Broken(fault) => return Err(broken(url, &fault)),
-        };
-        Ok(Memo {
-            config: self.mode.config,
-            url: head.url.clone(),
-            validators: if read.unproven {
-                Validators::default()
-            } else {
-                Validators::reliable(&head.headers)
-            },
-            variant: head.variant.clone(),
-            next,
-            records: read.records,
-            bad: read.bad,
-            blind: read.blind,
-            wire: self.wire() - before,
-            fetched: now.as_second(),
-            ordinals: Ordinals::collect(read.met.iter()),
-        })
-    }
-
     /// Records that are known and that the listing did not have, and how many are known.
     fn missing(&self) -> Result<(u64, u64), Failure> {
         let known = self.tools.store.count(self.id);
@@ -589,7 +375,7 @@ impl<'a, 't> Pass<'a, 't> {
         }
     }
 
-    fn note(&mut self, note: String) {
+    pub(super) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -601,26 +387,6 @@ fn is_dead(failure: &Failure) -> bool {
     matches!(failure.kind, Kind::Gone | Kind::Refused)
 }
 
-fn broken(url: &Url, fault: &PageFault) -> Failure {
+pub(super) fn broken(url: &Url, fault: &PageFault) -> Failure {
     Failure::new(Kind::BadData, fault.to_string()).at(shown(url))
-}
-
-/// A failure of the store: it is this device's.
-pub(super) fn local(error: &StoreError) -> Failure {
-    Failure::new(Kind::Local, error.to_string())
-}
-
-/// Used by [`Pending`]: what a change is about.
-pub(super) fn upsert(
-    key: RecordKey,
-    body: &str,
-    digest: Digest,
-    updated: Option<Timestamp>,
-) -> Change {
-    Change::Upsert {
-        key,
-        body: body.into(),
-        digest,
-        updated,
-    }
 }

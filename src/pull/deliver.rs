@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::collection::{local, upsert};
 use crate::clock::Timestamp;
 use crate::config::Source;
 use crate::record::{Change, Gone, Known, Ordinal, RecordKey};
 use crate::sink::sqlite::SqliteSink;
 use crate::sink::{self, Sink as _, SinkError, SinkTrouble};
-use crate::store::{Batch, SourceId, Store};
+use crate::store::{Batch, SourceId, Store, StoreError};
 use crate::upstream::client::failure_of_io;
 use crate::upstream::outcome::{Failure, Kind};
 use crate::wait::Wait;
@@ -66,7 +65,16 @@ impl Pending {
         updated: Option<Timestamp>,
         known: Known,
     ) {
-        self.push(upsert(key, body, known.digest, updated), Some(known));
+        let digest = known.digest;
+        self.push(
+            Change::Upsert {
+                key,
+                body: body.into(),
+                digest,
+                updated,
+            },
+            Some(known),
+        );
     }
 
     pub(super) fn delete(&mut self, key: RecordKey, why: Gone) {
@@ -186,5 +194,10 @@ impl Delivery<'_> {
 
 /// What a sink's error means for a pass.
 pub(super) fn sink_failure(error: &SinkError) -> Failure {
+    Failure::new(Kind::Local, error.to_string())
+}
+
+/// A failure of the store: it is this device's.
+pub(super) fn local(error: &StoreError) -> Failure {
     Failure::new(Kind::Local, error.to_string())
 }

@@ -3,7 +3,8 @@
 
 use url::Url;
 
-use super::collection::{Pass, local};
+use super::collection::Pass;
+use super::deliver::local;
 use super::memo::{Memo, Ordinals, page_id};
 use super::position::Position;
 use crate::record::Ordinal;

@@ -1,7 +1,8 @@
 //! One pass over a source: reading its records out of a body, telling which of them changed, and delivering those.
 //!
-//! - [`collection`] walks the pages and keeps the order that makes it safe; `records` reads a page's records, `deliver`
-//!   brings changes to the sinks and then to the store, `keep` remembers pages and the position;
+//! - [`collection`] walks the pages and keeps the order that makes it safe; `page` asks for one, `records` reads its
+//!   records, `deliver` brings changes to the sinks and then to the store, `keep` remembers pages and the position,
+//!   `adopt` says what a changed config undoes;
 //! - [`pages`] says what comes after a page, [`absence`] what a missing record means, [`repair`] what to do when store
 //!   and sink disagree: these decide, and do nothing;
 //! - [`memo`], [`marks`] and [`position`] are what is kept of a page and of a pass;
@@ -20,6 +21,7 @@ mod keep;
 pub mod key;
 pub mod marks;
 pub mod memo;
+mod page;
 pub mod pages;
 pub mod position;
 pub mod reading;

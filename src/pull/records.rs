@@ -2,7 +2,8 @@
 
 use url::Url;
 
-use super::collection::{Pass, local};
+use super::collection::Pass;
+use super::deliver::local;
 use super::deliver::{Delivery, Pending};
 use super::marks::Marks;
 use super::reading::{BadRecord, Reading};

@@ -10,6 +10,7 @@ use url::Url;
 use super::auth::{Credential, resolve, sensitive};
 use super::conditional::{Sent, Validators, Variant};
 use super::exchange::Exchange;
+pub use super::exchange::shown;
 use super::failure::failure_of;
 pub use super::failure::failure_of_io;
 use super::headers::Headers;
@@ -256,8 +257,11 @@ impl Client {
         self.requests += 1;
         self.line.begin_request();
         match self.agent.run(request) {
-            Ok(response) if response.status().as_u16() == 200 => Ok(Some(headers_of(&response))),
-            Ok(_) => Ok(None),
+            Ok(response) => {
+                let status = response.status().as_u16();
+                log::debug!("HEAD {}: {status}", shown(url));
+                Ok((status == 200).then(|| headers_of(&response)))
+            }
             Err(error) => match failure_of(&error) {
                 failure if failure.kind == Kind::Stopped => Err(failure),
                 _ => Ok(None),
@@ -463,21 +467,6 @@ fn headers_of(response: &Response<ureq::Body>) -> Headers {
         headers.push(name.as_str(), value.as_bytes());
     }
     headers
-}
-
-/// A URL as it may be logged: no userinfo, no query values.
-#[must_use]
-pub fn shown(url: &Url) -> String {
-    let mut text = format!("{}{}", url.origin().ascii_serialization(), url.path());
-    if url.query().is_some() {
-        let names: Vec<String> = url
-            .query_pairs()
-            .map(|(name, _)| format!("{name}=…"))
-            .collect();
-        text.push('?');
-        text.push_str(&names.join("&"));
-    }
-    text
 }
 
 /// How long a kept connection may wait for its next use: the polling interval and some more, so that an idle poll costs no

@@ -4,7 +4,6 @@ use std::io::{self, Read};
 
 use url::Url;
 
-use super::client::shown;
 use super::line::Line;
 use super::outcome::{Failure, Verdict};
 use crate::clock::Mono;
@@ -86,4 +85,19 @@ impl<R: Read> Read for Followed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.body.read(buffer)
     }
+}
+
+/// A URL as it may be logged: no userinfo, no query values.
+#[must_use]
+pub fn shown(url: &Url) -> String {
+    let mut text = format!("{}{}", url.origin().ascii_serialization(), url.path());
+    if url.query().is_some() {
+        let names: Vec<String> = url
+            .query_pairs()
+            .map(|(name, _)| format!("{name}=…"))
+            .collect();
+        text.push('?');
+        text.push_str(&names.join("&"));
+    }
+    text
 }

@@ -1,0 +1,226 @@
+//! One page: asked for, read or vouched for by a 304, and where it goes on.
+
+use url::Url;
+
+use super::collection::{Pass, broken};
+use super::memo::{Memo, Ordinals, page_id};
+use super::pages::{Next, PageFacts, PageFault};
+use super::records::PageRead;
+use crate::clock::Timestamp;
+use crate::pointer::Pointer;
+use crate::upstream::client::{Answer, Ask, Full, Head, Held, shown};
+use crate::upstream::conditional::{Validators, fresh_for};
+use crate::upstream::headers::Headers;
+use crate::upstream::outcome::{Expect, Failure, Kind};
+
+impl Pass<'_, '_> {
+    /// One page: its records delivered, its memo kept; what comes next.
+    pub(super) fn page(&mut self, url: &Url, number: u32) -> Result<Option<Url>, Failure> {
+        let mut stored = self.memo(url)?;
+        let usable = stored.as_ref().filter(|memo| self.is_usable(memo));
+        let held = usable.map(|memo| Held {
+            validators: &memo.validators,
+            url: &memo.url,
+        });
+        let ask = Ask {
+            url,
+            held,
+            expect: Expect::Json,
+            allow_empty: self.source.allow_empty,
+        };
+        let before = self.wire();
+        let now = self.tools.wait.clock().wall();
+        let mut answer = match self.tools.client.ask(&ask, now) {
+            Ok(answer) => answer,
+            Err(mut failure) => {
+                if number > 1 && failure.kind == Kind::Gone && self.source.pages.is_counted() {
+                    failure.reason.push_str("; an API that answers so behind its last page has a `next` link or a flag: see `pages` in docs/config.md");
+                }
+                return Err(failure);
+            }
+        };
+        let mut next = None;
+        if let (Answer::NotModified(head), Some(memo)) = (&answer, &stored) {
+            next = self.way_on(url, memo, head)?;
+            if next.is_none() {
+                answer = self.tools.client.ask(&Ask { held: None, ..ask }, now)?;
+            }
+        }
+        self.tally.pages += 1;
+        let (memo, head) = match answer {
+            Answer::NotModified(head) => {
+                // Only a request with a memo's validators is answered so.
+                let (Some(mut memo), Some(next)) = (stored.clone(), next) else {
+                    return Err(
+                        Failure::new(Kind::Failing, "304 although nothing was held").at(shown(url))
+                    );
+                };
+                memo.validators = memo.validators.refreshed_by(&head.headers);
+                memo.next = next;
+                self.vouched(&memo, before);
+                (memo, *head)
+            }
+            Answer::Empty(head) => (
+                self.fetched(url, &head, PageRead::default(), before, now)?,
+                *head,
+            ),
+            Answer::Full(full) => {
+                let Full {
+                    head,
+                    body,
+                    proven_end,
+                } = *full;
+                self.reading = stored.is_some().then(|| page_id(url));
+                let read = self.read_body(url, body, proven_end);
+                if stored.is_some() && self.reading.take().is_none() {
+                    stored = None;
+                }
+                let read = read?;
+                (self.fetched(url, &head, read, before, now)?, head)
+            }
+        };
+        self.met.insert(page_id(url));
+        self.widest = self.widest.max(memo.records);
+        self.notice_circle(url, &memo)?;
+        let fresh = fresh_for(&head.headers, now);
+        self.fresh = Some(self.fresh.map_or(fresh, |known| known.min(fresh)));
+        if head.moved {
+            self.note(format!(
+                "{} has moved for good to {}: the config should say so",
+                shown(url),
+                shown(&head.url)
+            ));
+        }
+        // What was delivered has taken the memos with it that vouched for what was there before.
+        let stored = if self.tally.delivered() > self.delivered {
+            self.memo(url)?
+        } else {
+            stored
+        };
+        self.close_page(url, &memo, &head, stored.as_ref(), number)?;
+        (self.tools.progress)(&self.tally);
+        Ok(memo.next)
+    }
+
+    /// Counted pages whose parameter the upstream does not know are the same page for ever.
+    fn notice_circle(&mut self, url: &Url, memo: &Memo) -> Result<(), Failure> {
+        if !self.source.pages.is_counted() || self.mode.dry_run {
+            return Ok(());
+        }
+        let before = self.before.replace(memo.ordinals.clone());
+        if memo.ordinals.is_empty() || before.as_ref() != Some(&memo.ordinals) {
+            return Ok(());
+        }
+        Err(broken(url, &PageFault::SamePage))
+    }
+
+    /// Where it goes on behind a page that answered 304. The validator vouches for the body alone, so a way on that stands
+    /// in a header is taken from the 304's own header. If it has none: the way that the memo knows; and where the memo
+    /// says that this is the last page, though it may be full, the fields are asked for, since a listing that grows by a
+    /// page leaves the body of its last one as it was. The outer `None`: not to be known without the body.
+    fn way_on(
+        &mut self,
+        url: &Url,
+        memo: &Memo,
+        head: &Head,
+    ) -> Result<Option<Option<Url>>, Failure> {
+        let Some(field) = self.source.pages.header() else {
+            return Ok(Some(memo.next.clone()));
+        };
+        if head.headers.bytes(field).is_some() {
+            return self.next_by(url, &head.headers).map(Some);
+        }
+        let is_short = memo.records < self.widest;
+        if memo.next.is_some() || is_short {
+            return Ok(Some(memo.next.clone()));
+        }
+        match self.tools.client.peek(&memo.url)? {
+            Some(headers) => self.next_by(url, &headers).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The next page by the fields of an answer alone.
+    fn next_by(&self, url: &Url, headers: &Headers) -> Result<Option<Url>, Failure> {
+        let facts = PageFacts {
+            asked: url,
+            headers,
+            found: &|_| None,
+            records: 0,
+            last_key: None,
+        };
+        match self.source.pages.next(&facts) {
+            Next::Page(next) => Ok(Some(next)),
+            Next::End(_) => Ok(None),
+            Next::Broken(fault) => Err(broken(url, &fault)),
+        }
+    }
+
+    fn wire(&self) -> u64 {
+        let (up, down) = self.tools.client.traffic();
+        up + down
+    }
+
+    /// A 304 vouches for the records that the page had.
+    fn vouched(&mut self, memo: &Memo, before: u64) {
+        self.tally.not_modified += 1;
+        self.tally.bad += memo.bad;
+        self.bad_vouched += memo.bad;
+        let mut met = 0;
+        for ordinal in memo.ordinals.iter() {
+            met += u64::from(self.marks.mark(ordinal));
+        }
+        self.tally.unchanged += met;
+        self.tally.bytes_saved += memo.wire.saturating_sub(self.wire() - before);
+        self.listed += memo.records;
+        self.blind |= memo.blind;
+    }
+
+    /// The memo of a page that was read in full.
+    fn fetched(
+        &mut self,
+        url: &Url,
+        head: &Head,
+        read: PageRead,
+        before: u64,
+        now: Timestamp,
+    ) -> Result<Memo, Failure> {
+        self.all_304 = false;
+        self.listed += read.records;
+        self.blind |= read.blind;
+        let wanted = self.source.pages.wanted();
+        let found = |pointer: &Pointer| {
+            let at = wanted.iter().position(|known| known == pointer)?;
+            read.found.get(at).cloned().flatten()
+        };
+        let facts = PageFacts {
+            asked: url,
+            headers: &head.headers,
+            found: &found,
+            records: read.records,
+            last_key: read.last_key.as_deref(),
+        };
+        let next = match self.source.pages.next(&facts) {
+            Next::Page(next) => Some(next),
+            Next::End(_) => None,
+            Next::Broken(fault) => return Err(broken(url, &fault)),
+        };
+        Ok(Memo {
+            config: self.mode.config,
+            url: head.url.clone(),
+            validators: if read.unproven {
+                Validators::default()
+            } else {
+                Validators::reliable(&head.headers)
+            },
+            variant: head.variant.clone(),
+            next,
+            records: read.records,
+            bad: read.bad,
+            blind: read.blind,
+            wire: self.wire() - before,
+            fetched: now.as_second(),
+            ordinals: Ordinals::collect(read.met.iter()),
+        })
+    }
+}
