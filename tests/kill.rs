@@ -262,7 +262,9 @@ fn a_kill_at_any_moment_costs_nothing() {
     let wanted = std::env::var("GLEANER_KILLS").map_or(DEFAULT_KILLS, |text| text.parse().unwrap());
     let mut story = Story::begin();
     let start = Instant::now();
-    while story.kills < wanted {
+    // Where a kill falls is chance: on until one fell between the two commits, within reason.
+    let unlucky = |story: &Story| story.strace && story.between == 0 && story.kills < 10 * wanted;
+    while story.kills < wanted || unlucky(&story) {
         for _ in 0..=story.dice.below(2) {
             story.disturbance();
         }
