@@ -545,3 +545,36 @@ fn an_api_behind_a_tls_proxy_that_writes_http_for_itself_is_followed_over_tls() 
     assert_eq!(gateway.word(), "changed");
     assert_eq!(gateway.keys(), ["1", "2", "3", "4"]);
 }
+
+/// Half of the fields on a 304 must not end a listing whose body nobody has seen.
+#[test]
+fn a_304_that_leaves_the_way_on_out_deletes_nothing() {
+    let upstream = Upstream::start();
+    upstream.answer(|request| {
+        let at = number(request, "p", 1);
+        let tag = format!("\"{at}\"");
+        if request.header("if-none-match") == Some(&tag) {
+            return Answer::not_modified()
+                .etag(&tag)
+                .header("Link", "</items>; rel=\"first\"");
+        }
+        let answer = Answer::ok()
+            .json(records([2 * at - 1, 2 * at], 1))
+            .etag(&tag);
+        if at == 2 {
+            return answer;
+        }
+        answer.header("Link", "</items?p=2>; rel=\"next\"")
+    });
+    let mut gateway = Gateway::of(&upstream)
+        .source("pages = \"link\"\nreconcile = { max_loss = \"100%\" }")
+        .start();
+    assert_eq!(gateway.sync().tally.added, 4);
+    let again = gateway.sync();
+    assert_eq!(
+        (again.outcome.word(), again.tally.deleted),
+        ("unchanged", 0),
+        "{again}"
+    );
+    assert_eq!(gateway.keys().len(), 4);
+}

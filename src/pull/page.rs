@@ -128,7 +128,9 @@ impl Pass<'_, '_> {
             return Ok(Some(memo.next.clone()));
         };
         if head.headers.bytes(field).is_some() {
-            return self.next_by(url, &head.headers).map(Some);
+            let next = self.next_by(url, &head.headers)?;
+            // A way on that is gone would end the listing here: that is believed of a body, not of a 304.
+            return Ok((next.is_some() || memo.next.is_none()).then_some(next));
         }
         let is_short = memo.records < self.widest;
         if memo.next.is_some() || is_short {
