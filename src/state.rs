@@ -107,6 +107,10 @@ impl State {
     pub fn open(config: &Config, now: Timestamp) -> Result<Self, StateError> {
         let dir = config.agent.state.clone();
         make(&dir, 0o750)?;
+        // Whoever made it may have been killed before this: asked is what is only there afterwards.
+        if !dir.join("data.db").exists() {
+            sync_names(&dir)?;
+        }
         let foreign = foreign_owner(&dir);
         if let (Some(owner), false) = (foreign, dir.join("lock").exists()) {
             return Err(StateError::Foreign { dir, owner });
@@ -222,6 +226,38 @@ fn make(dir: &Path, mode: u32) -> Result<(), StateError> {
         Err(_) if dir.exists() && !dir.is_dir() => Err(failed(io::ErrorKind::NotADirectory.into())),
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Makes the name of a new directory durable, and those of the directories that were made for it.
+fn sync_names(dir: &Path) -> Result<(), StateError> {
+    for above in dir.ancestors().skip(1) {
+        let above = if above.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            above
+        };
+        match File::open(above).and_then(|opened| opened.sync_all()) {
+            Ok(()) => {}
+            // Made by somebody else: it may not be read, or its file system is read-only or has no syncs.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::ReadOnlyFilesystem
+                        | io::ErrorKind::InvalidInput
+                ) =>
+            {
+                log::debug!("{}: cannot be synced: {error}", above.display());
+            }
+            Err(error) => {
+                return Err(StateError::Directory {
+                    path: above.to_owned(),
+                    error,
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The lock of a state directory: a file that is locked for as long as its owner lives, with the owner's pid in it.
