@@ -5,6 +5,7 @@
 //!   LOCK                    held while the store is open
 //!   CURRENT                 the name of the store in use
 //!   store-000001/           a sled database
+//!   new/                    one that is being made
 //!   damaged-2026-05-01/     one that was put aside, for who wants to look into it
 //! ```
 //!
@@ -25,6 +26,7 @@ use crate::clock::Timestamp;
 
 const CURRENT: &str = "CURRENT";
 const CURRENT_TMP: &str = "CURRENT.tmp";
+const NEW: &str = "new";
 
 /// How the store came to be open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +55,7 @@ impl Store {
     pub fn open(home: &Path, now: Timestamp) -> Result<(Self, Opening), StoreError> {
         make_home(home)?;
         let lock = raw::patiently(|| lock(home))?;
+        remove(&home.join(NEW))?;
         match read_current(home)? {
             Current::Named(name) => open_named(home, &name, lock, now),
             Current::Lost(why) => open_newest(home, lock, now, why),
@@ -267,10 +270,12 @@ fn replace_damaged(
     Ok((create(home, lock)?, Opening::Rebuilt { aside, why }))
 }
 
-/// Makes a new store and then `CURRENT`, so that what `CURRENT` names was once whole on disk.
+/// Makes a new store, gives it its name, and then makes `CURRENT`: what has a name was once whole on disk, so that a
+/// creation that was cut is not taken for damage.
 fn create(home: &Path, lock: File) -> Result<Store, StoreError> {
-    let dir = next_dir(home)?;
-    let tree = Tree::open(&dir, SEGMENT)?;
+    let new = home.join(NEW);
+    remove(&new)?;
+    let tree = Tree::open(&new, SEGMENT)?;
     let mut salt = [0; 16];
     let mut filled = 0;
     while let Some(rest) = salt.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -289,9 +294,14 @@ fn create(home: &Path, lock: File) -> Result<Store, StoreError> {
     }
     batch.insert(keys::check(), check.encode());
     tree.write(batch)?;
+    drop(tree);
+    raw::sync(&new)?;
+    let dir = next_dir(home)?;
+    fs::rename(&new, &dir).map_err(|error| StoreError::io(&new, error))?;
+    raw::sync(home)?;
     write_current(home, &dir)?;
     remove_others(home, &dir)?;
-    Store::load(tree, home, lock)
+    Store::load(Tree::open(&dir, SEGMENT)?, home, lock)
 }
 
 fn make_home(home: &Path) -> Result<(), StoreError> {
