@@ -5,6 +5,12 @@ use std::hash::{BuildHasher as _, RandomState};
 /// A generator; the same seed gives the same story, as far as moments are not real time.
 pub struct Dice(u64);
 
+impl From<u64> for Dice {
+    fn from(seed: u64) -> Self {
+        Self(seed)
+    }
+}
+
 impl Dice {
     /// From `GLEANER_SEED` if it is set, else from the system's randomness; says which, so that a failure can be repeated.
     pub fn announced(test: &str) -> Self {

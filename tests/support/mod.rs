@@ -18,4 +18,6 @@ pub mod mount;
 pub mod parts;
 pub mod pki;
 pub mod proxy;
+pub mod replay;
+pub mod trace;
 pub mod upstream;
