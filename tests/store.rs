@@ -177,7 +177,10 @@ fn a_database_that_sled_has_locked_is_no_damage() {
 #[test]
 #[ignore = "needs the state directory of the test that runs it"]
 fn opens_without_rights() {
-    let home = std::env::var_os("STORE_WITHOUT_RIGHTS").expect("set by the other test");
+    let Some(home) = std::env::var_os("STORE_WITHOUT_RIGHTS") else {
+        println!("left out: the test below runs this one");
+        return;
+    };
     match Store::open(Path::new(&home), now()) {
         Err(StoreError::Denied { path }) => println!("denied: {}", path.display()),
         other => panic!("{other:?}"),
