@@ -601,4 +601,19 @@ fn a_reader_s_index_on_a_column_is_no_obstacle() {
         gateway.query("SELECT count(*), count(v) FROM items"),
         [["3", "0"]]
     );
+    // It stays that way: a restart finds nothing to do again.
+    let generation = gateway.query("SELECT generation FROM _gleaner");
+    gateway.restart();
+    assert_eq!(gateway.sync().tally.changed, 0);
+    assert_eq!(gateway.query("SELECT generation FROM _gleaner"), generation);
+    // And the column is filled again when it comes back, also if nothing was pulled in between.
+    gateway.restart_with("columns = { v = \"/v\" }");
+    gateway.sync();
+    gateway.restart_with("");
+    gateway.restart_with("columns = { v = \"/v\" }");
+    gateway.sync();
+    assert_eq!(
+        gateway.query("SELECT count(*), count(v) FROM items"),
+        [["3", "3"]]
+    );
 }

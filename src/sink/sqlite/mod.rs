@@ -201,24 +201,27 @@ impl SqliteSink {
             )
         });
         let changes: String = added.chain(unmarked).collect();
-        if changes.is_empty() && dropped.is_empty() {
-            return Ok(());
+        if !changes.is_empty() {
+            self.change_columns(source, &changes)?;
         }
-        // What the rows hold in new columns is nobody's config any more, also if this one is taken back.
+        dropped
+            .iter()
+            .try_for_each(|name| self.drop_column(source, name))
+    }
+
+    /// Changes what rows hold beside their bodies. That is nobody's config any more, also if this one is taken back.
+    fn change_columns(&self, source: &Source, changes: &str) -> Result<(), SinkError> {
         let forget = format!(
             "DELETE FROM _written WHERE source = {};",
             literal(&source.name)
         );
         self.execute_batch(&format!("BEGIN IMMEDIATE; {forget} {changes} COMMIT;"))
-            .inspect_err(|_| self.roll_back())?;
-        dropped
-            .iter()
-            .try_for_each(|name| self.drop_column(&table, name))
+            .inspect_err(|_| self.roll_back())
     }
 
     /// Takes a column away. One that an index or a view of a reader's uses stays, empty: its name is no longer ours to fill.
-    fn drop_column(&self, table: &str, name: &str) -> Result<(), SinkError> {
-        let column = quoted(name);
+    fn drop_column(&self, source: &Source, name: &str) -> Result<(), SinkError> {
+        let (table, column) = (quoted(&source.name), quoted(name));
         let Err(error) = self
             .db
             .execute_batch(&format!("ALTER TABLE {table} DROP COLUMN {column}"))
@@ -238,7 +241,7 @@ impl SqliteSink {
             log::warn!(
                 "data.db: column {name} of {table} is no longer in the config; it stays, empty, since something uses it ({error})"
             );
-            self.execute_batch(&format!("UPDATE {table} SET {column} = NULL"))?;
+            self.change_columns(source, &format!("UPDATE {table} SET {column} = NULL;"))?;
         }
         Ok(())
     }
