@@ -53,7 +53,9 @@ fn demo() -> Result<(), Failed> {
     step("1. The first pull fetches everything.");
     bill.add("first pull", &sync(&config)?, upstream.full_size());
 
-    step("2. Nothing has changed: each page is a 304, nothing is written.");
+    step(
+        "2. Nothing has changed: each page is a 304, one HEAD asks whether a page was added, nothing is written.",
+    );
     bill.add("nothing changed", &sync(&config)?, upstream.full_size());
 
     step("3. The USGS corrects one magnitude: one page is fetched, one record is written.");
@@ -272,7 +274,7 @@ fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
 fn serve(stream: &TcpStream, shared: &Mutex<Shared>) {
     let mut reader = BufReader::new(stream);
     loop {
-        let (mut page, mut known, mut first) = (0, None, true);
+        let (mut page, mut known, mut first, mut head) = (0, None, true, false);
         loop {
             let mut line = String::new();
             if !matches!(reader.read_line(&mut line), Ok(read) if read > 0) {
@@ -280,6 +282,7 @@ fn serve(stream: &TcpStream, shared: &Mutex<Shared>) {
             }
             let line = line.trim_end();
             if std::mem::take(&mut first) {
+                head = line.starts_with("HEAD ");
                 page = line
                     .split("page=")
                     .nth(1)
@@ -297,7 +300,12 @@ fn serve(stream: &TcpStream, shared: &Mutex<Shared>) {
             let _ = asked.send(());
             let _ = waits.recv();
         }
-        let answer = answer(&lock(shared).records, page, known.as_deref());
+        let mut answer = answer(&lock(shared).records, page, known.as_deref());
+        if head {
+            // The same fields, without the body (RFC 9110 9.3.2).
+            let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+            answer.truncate(end.map_or(answer.len(), |end| end + 4));
+        }
         if (&mut &*stream).write_all(&answer).is_err() {
             return;
         }
@@ -322,7 +330,7 @@ fn answer(records: &[Value], page: usize, known: Option<&str>) -> Vec<u8> {
         .fold(String::new(), |tag, byte| format!("{tag}{byte:02x}"));
     let tag = format!("\"{tag}\"");
     if known == Some(&tag) {
-        return format!("HTTP/1.1 304 Not Modified\r\nETag: {tag}\r\n\r\n").into_bytes();
+        return format!("HTTP/1.1 304 Not Modified\r\nETag: {tag}\r\n{next}\r\n").into_bytes();
     }
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nETag: {tag}\r\n{next}\r\n{body}",
