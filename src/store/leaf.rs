@@ -176,6 +176,7 @@ pub(super) fn encode(rows: &[Row]) -> Vec<u8> {
 struct Writer<'a> {
     before: Option<&'a Row>,
     updated: i64,
+    scratch: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
@@ -202,46 +203,46 @@ impl<'a> Writer<'a> {
         }
         self.before = Some(row);
     }
+
+    /// Goes on as if `row` had been written, and returns how many bytes that would have been.
+    fn measure(&mut self, row: &'a Row) -> usize {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        self.write(row, &mut scratch);
+        self.scratch = scratch;
+        self.scratch.len()
+    }
 }
 
 /// Cuts sorted rows into leaves. When the new rows were `appended`, each leaf is filled, since a first load in key
 /// order never comes back to it; otherwise the rows are spread evenly and leave room.
 pub(super) fn partition(rows: &[Row], appended: bool) -> Vec<&[Row]> {
-    let sizes = sizes(rows);
-    let total = HEAD + sizes.iter().sum::<usize>();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut writer = Writer::default();
+    let total = HEAD + rows.iter().map(|row| writer.measure(row)).sum::<usize>();
     if total <= FULL {
-        return if rows.is_empty() {
-            Vec::new()
-        } else {
-            vec![rows]
-        };
+        return vec![rows];
     }
     let aim = total.div_ceil(total.div_ceil(ROOMY).max(2));
     let mut pieces = Vec::new();
+    let mut writer = Writer::default();
     let (mut start, mut size) = (0, HEAD);
-    for (at, (row, more)) in rows.iter().zip(&sizes).enumerate() {
+    for (at, row) in rows.iter().enumerate() {
+        let mut more = writer.measure(row);
         let full = size + more > FULL || (!appended && size >= aim);
         if at > start && full {
             pieces.extend(rows.get(start..at));
-            // The first row of a leaf shares nothing with one before it.
-            (start, size) = (at, HEAD + row.key.len());
+            (start, size) = (at, HEAD);
+            // A row's size depends on those before it in its leaf: key, ordinal and time are written as differences.
+            writer = Writer::default();
+            more = writer.measure(row);
         }
         size += more;
     }
     pieces.extend(rows.get(start..));
     pieces
-}
-
-fn sizes(rows: &[Row]) -> Vec<usize> {
-    let mut writer = Writer::default();
-    let mut scratch = Vec::with_capacity(64);
-    rows.iter()
-        .map(|row| {
-            scratch.clear();
-            writer.write(row, &mut scratch);
-            scratch.len()
-        })
-        .collect()
 }
 
 /// What merging changes into rows did.

@@ -112,6 +112,29 @@ proptest! {
     }
 }
 
+/// What is written as a difference costs most where a leaf begins, and a dated row may come late in it.
+#[test]
+fn a_piece_fits_although_its_first_times_and_ordinals_are_far_from_zero() {
+    let rows: Vec<_> = (0..200_u8)
+        .map(|at| Row {
+            key: vec![b'a', at],
+            known: Known {
+                ordinal: u32::MAX - u32::from(at),
+                updated_ms: (at % 3 != 0).then_some(i64::MIN / 2 - i64::from(at)),
+                ..known(1)
+            },
+        })
+        .collect();
+    for appended in [false, true] {
+        for from in 0..100 {
+            let rows = &rows[from..];
+            for piece in partition(rows, appended) {
+                assert!(encode(piece).len() <= FULL, "{}", encode(piece).len());
+            }
+        }
+    }
+}
+
 #[test]
 fn a_leaf_of_a_newer_version_says_so() {
     let mut leaf = encode(&[Row {
