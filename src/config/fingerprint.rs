@@ -2,13 +2,13 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Deletes, Format, Ignore, OnBad, Source, Updated, Upstream};
+use super::{Cursor, Deletes, Format, Ignore, OnBad, Pull, Source, Updated, Upstream};
 
 /// The first 8 bytes of SHA-256 over everything in the config that gives meaning to what the store keeps of a source:
 /// where it is and whose view (`url`, `scope`), what a record is (`format`, `records`, `key`, `ignore`, `deleted`,
 /// `updated`, `schema_version`) and which are taken (`require`, `on_bad_record`: a page whose bad record was skipped must
 /// be read again when the contract is mended), how a listing continues (`pages`), and what is delivered (`columns`, `deletes`). Times,
-/// limits, credentials and the order of `ignore` and `columns` make no difference.
+/// lateness, limits, credentials and the order of `ignore` and `columns` make no difference.
 #[must_use]
 pub fn fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
     let mut ignored: Vec<String> = source.ignore.iter().map(ignore).collect();
@@ -45,6 +45,20 @@ pub fn fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
     hash.field("pages", [super::print::pages(&source.pages)]);
     hash.field("columns", columns);
     hash.field("deletes", [deletes(source.deletes)]);
+    // What a watermark or a cursor means. Lateness, steps and how far back the first pass looked change no digest.
+    match &source.pull {
+        Pull::Snapshot => {}
+        Pull::Window(window) => hash.field("pull", ["window", &window.since.param.name]),
+        Pull::Cursor(Cursor { from, param, .. }) => hash.field(
+            "pull",
+            [
+                format!("cursor {from:?}"),
+                param.name.clone(),
+                param.template.clone(),
+            ],
+        ),
+        Pull::None => hash.field("pull", ["none"]),
+    }
 
     let mut first = [0; 8];
     first.copy_from_slice(&hash.0.finalize()[..8]);

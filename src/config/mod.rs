@@ -292,8 +292,13 @@ pub struct Source {
     pub on_bad_record: OnBad,
     /// How deletions by absence are guarded.
     pub max_loss: MaxLoss,
-    /// How often a full pass finds what is gone. A snapshot always does, so nothing reads this yet. Default `None`.
+    /// How often a full pass finds what windows or cursors had missed, and what is gone. A complete snapshot always does.
+    /// Default 30 d for `window` and `cursor`; `None`: never by itself.
     pub reconcile_every: Option<Duration>,
+    /// The time of day at which it is done, by the device's zone. Default: whenever it is due.
+    pub reconcile_at: Option<TimeOfDay>,
+    /// For how long the upstream keeps tombstones and history: a copy that is older than that is compared in full.
+    pub keep_upstream: Option<Duration>,
     /// Plain columns beside the JSON body.
     pub columns: Vec<(String, Pointer)>,
     /// What happens to a deleted record's row.
@@ -331,7 +336,8 @@ pub enum Ignore {
 pub struct Deleted {
     /// Where to look.
     pub pointer: Pointer,
-    /// Which value says so; `None`: anything that is neither absent, `null`, `false`, `0` nor `""`.
+    /// Which value says so; `None`: anything that is neither absent, `null`, `false`, `0` nor `""`. `null` says that a
+    /// `null` is meant, which is not the same as nothing at that place.
     pub equals: Option<serde_json::Value>,
 }
 
@@ -345,11 +351,97 @@ pub struct Updated {
 }
 
 /// How passes are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pull {
     /// The whole listing each time, compared by digest.
     Snapshot,
+    /// What was updated since the last complete pass, less the lateness.
+    Window(Window),
+    /// What follows the cursor of the last complete pass.
+    Cursor(Cursor),
+    /// Not at all: records come by hooks.
+    None,
 }
+
+impl Pull {
+    /// One word for logs and reports.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot",
+            Self::Window(_) => "window",
+            Self::Cursor(_) => "cursor",
+            Self::None => "none",
+        }
+    }
+}
+
+/// `pull = { window = … }`: the update time's field and format are the source's [`Updated`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// How the start is sent. The bound is taken to be inclusive.
+    pub since: TimeParam,
+    /// How the end is sent, where a window has one.
+    pub until: Option<TimeParam>,
+    /// How long after its update time a record may still become visible upstream. Default 6 h.
+    pub lateness: Duration,
+    /// How far back the first pass looks. Default: to the beginning, with no `since` at all.
+    pub first: Option<Duration>,
+    /// A longer window than this is asked for in several ones, complete one by one. Takes an `until`.
+    pub step: Option<Duration>,
+}
+
+/// How an instant is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeParam {
+    /// Where.
+    pub param: Param,
+    /// How it is written; what lies below its unit is cut off, so that a window only gets longer.
+    pub format: TimeFormat,
+}
+
+/// A request parameter and what stands around its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Param {
+    /// The query parameter's name.
+    pub name: String,
+    /// The value, with `{}` for what is sent. Default `{}` alone.
+    pub template: String,
+}
+
+impl Param {
+    /// The parameter's value.
+    #[must_use]
+    pub fn fill(&self, value: &str) -> String {
+        self.template.replacen("{}", value, 1)
+    }
+}
+
+/// `pull = { cursor = … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    /// Where the next cursor comes from.
+    pub from: CursorFrom,
+    /// How it is sent.
+    pub param: Param,
+    /// What a pass without a cursor sends. Default: nothing.
+    pub first: Option<String>,
+}
+
+/// Where a cursor comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CursorFrom {
+    /// A field of the first page's answer, exactly as it came.
+    Header(String),
+    /// A place in the last page's body that has it.
+    Pointer(Pointer),
+    /// The greatest value in the records: as numbers where they are numbers, else byte by byte.
+    Field(Pointer),
+}
+
+/// Minutes since midnight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimeOfDay(pub u16);
 
 /// How a listing continues (the forms of `pages`).
 #[derive(Debug, Clone, PartialEq)]
@@ -359,7 +451,12 @@ pub enum Pages {
     /// `Link: <…>; rel="next"` (RFC 8288).
     Link,
     /// The next URL in the body.
-    Next(Pointer),
+    Next {
+        /// Where.
+        next: Pointer,
+        /// Where the API says whether there is more, if it does.
+        more: Option<More>,
+    },
     /// The next URL in a header.
     NextHeader(String),
     /// A token in the body, sent as a parameter.
@@ -369,7 +466,7 @@ pub enum Pages {
         /// The parameter's name.
         param: String,
         /// Where the API says whether there is more, if it does.
-        more: Option<Pointer>,
+        more: Option<More>,
     },
     /// A token in a header, sent as a parameter.
     TokenHeader {
@@ -387,7 +484,7 @@ pub enum Pages {
         /// How many records a page has, if it is asked for.
         size: Option<PageSize>,
         /// Where the API says whether there is more, if it does.
-        more: Option<Pointer>,
+        more: Option<More>,
     },
     /// Offsets.
     Offset {
@@ -396,7 +493,7 @@ pub enum Pages {
         /// How many records a page has.
         size: PageSize,
         /// Where the API says whether there is more, if it does.
-        more: Option<Pointer>,
+        more: Option<More>,
     },
     /// The last record's key starts the next page.
     LastKey {
@@ -405,8 +502,17 @@ pub enum Pages {
         /// The parameter's name.
         param: String,
         /// Where the API says whether there is more, if it does.
-        more: Option<Pointer>,
+        more: Option<More>,
     },
+}
+
+/// Where an API says whether there is more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct More {
+    /// Where.
+    pub at: Pointer,
+    /// What is there says that this is the end (`end = …`), rather than that there is more (`more = …`).
+    pub says_end: bool,
 }
 
 /// A page size that is asked for.

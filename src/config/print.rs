@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::check::NOWHERE;
 use super::value::{print_duration, print_percent, print_size};
 use super::{
-    Agent, Auth, Config, Deletes, Format, Ignore, MaxLoss, OnBad, PageSize, Pages, Proxy, Pull,
-    Roots, Secret, Source, TimeFormat, Upstream,
+    Agent, Auth, Config, CursorFrom, Deletes, Format, Ignore, MaxLoss, More, OnBad, PageSize,
+    Pages, Param, Proxy, Pull, Roots, Secret, Source, TimeFormat, TimeParam, Upstream,
 };
 use crate::pointer::Pointer;
 
@@ -18,7 +19,12 @@ use crate::pointer::Pointer;
 pub fn print(config: &Config) -> String {
     let mut text = Text(String::new());
     agent(&mut text, &config.agent);
-    for (name, part) in &config.upstreams {
+    let is_somewhere = |part: &Upstream| part.base.as_str() != NOWHERE;
+    for (name, part) in config
+        .upstreams
+        .iter()
+        .filter(|(_, part)| is_somewhere(part))
+    {
         upstream(&mut text, name, part);
     }
     for (name, part) in &config.sources {
@@ -156,8 +162,10 @@ fn secret(secret: &Secret) -> String {
 
 fn source(text: &mut Text, name: &str, source: &Source, base: Option<&Url>) {
     text.section(&format!("source.{name}"));
-    text.string("upstream", &source.upstream);
-    text.string("path", &relative(&source.url, base));
+    if source.url.as_str() != NOWHERE {
+        text.string("upstream", &source.upstream);
+        text.string("path", &relative(&source.url, base));
+    }
     text.span("every", source.every);
     text.span("jitter", source.jitter);
     text.span("stale_after", source.stale_after);
@@ -169,12 +177,7 @@ fn source(text: &mut Text, name: &str, source: &Source, base: Option<&Url>) {
         },
     );
     record(text, source);
-    text.string(
-        "pull",
-        match source.pull {
-            Pull::Snapshot => "snapshot",
-        },
-    );
+    text.line("pull", pull(source));
     text.line("pages", pages(&source.pages));
     text.string(
         "on_bad_record",
@@ -187,13 +190,22 @@ fn source(text: &mut Text, name: &str, source: &Source, base: Option<&Url>) {
         MaxLoss::Share(share) => quoted(&print_percent(share)),
         MaxLoss::Count(count) => count.to_string(),
     };
-    let every = source
-        .reconcile_every
-        .map(|every| ("every", quoted(&print_duration(every))));
+    let by_itself = matches!(source.pull, Pull::Window(_) | Pull::Cursor(_));
+    let every = match source.reconcile_every {
+        Some(every) => Some(print_duration(every)),
+        None => by_itself.then(|| "never".to_owned()),
+    };
+    let every = every.map(|every| ("every", quoted(&every)));
+    let at = source
+        .reconcile_at
+        .map(|at| ("at", quoted(&format!("{:02}:{:02}", at.0 / 60, at.0 % 60))));
     text.line(
         "reconcile",
-        table(every.into_iter().chain([("max_loss", loss)])),
+        table(every.into_iter().chain(at).chain([("max_loss", loss)])),
     );
+    if let Some(keep) = source.keep_upstream {
+        text.span("keep_upstream", keep);
+    }
     text.string(
         "deletes",
         match source.deletes {
@@ -229,10 +241,10 @@ fn record(text: &mut Text, source: &Source) {
     });
     text.line("ignore", list(ignored));
     if let Some(deleted) = &source.deleted {
-        let equals = deleted
-            .equals
-            .as_ref()
-            .map(|value| ("equals", scalar(value)));
+        let equals = deleted.equals.as_ref().map(|value| match value {
+            serde_json::Value::Null => ("null", "true".to_owned()),
+            value => ("equals", scalar(value)),
+        });
         text.line(
             "deleted",
             table(
@@ -242,7 +254,7 @@ fn record(text: &mut Text, source: &Source) {
             ),
         );
     }
-    if let Some(updated) = &source.updated {
+    if let (Some(updated), false) = (&source.updated, matches!(source.pull, Pull::Window(_))) {
         let format = time_format(updated.format);
         text.line(
             "updated",
@@ -293,9 +305,66 @@ pub(super) fn time_format(format: TimeFormat) -> &'static str {
     }
 }
 
+/// The form of `pull`, as TOML.
+pub(super) fn pull(source: &Source) -> String {
+    let span = |key: &'static str, span: Option<Duration>| {
+        span.map(|span| (key, quoted(&print_duration(span))))
+    };
+    match &source.pull {
+        Pull::Snapshot => quoted("snapshot"),
+        Pull::None => quoted("none"),
+        Pull::Window(window) => {
+            let updated = source.updated.iter().flat_map(|updated| {
+                [
+                    ("field", pointer(&updated.field)),
+                    ("format", quoted(time_format(updated.format))),
+                ]
+            });
+            let until = window
+                .until
+                .as_ref()
+                .map(|until| ("until", time_param(until)));
+            let window = updated
+                .chain([("since", time_param(&window.since))])
+                .chain(until)
+                .chain(span("lateness", Some(window.lateness)))
+                .chain(span("first", window.first))
+                .chain(span("step", window.step));
+            table([("window", table(window))])
+        }
+        Pull::Cursor(cursor) => {
+            let from = match &cursor.from {
+                CursorFrom::Header(name) => ("header", quoted(name)),
+                CursorFrom::Pointer(place) => ("pointer", pointer(place)),
+                CursorFrom::Field(place) => ("field", pointer(place)),
+            };
+            let first = cursor.first.as_ref().map(|first| ("first", quoted(first)));
+            let entries = [from].into_iter().chain(param(&cursor.param)).chain(first);
+            table([("cursor", table(entries))])
+        }
+    }
+}
+
+fn time_param(time: &TimeParam) -> String {
+    let format = [("format", quoted(time_format(time.format)))];
+    table(param(&time.param).into_iter().chain(format))
+}
+
+fn param(param: &Param) -> [(&'static str, String); 2] {
+    [
+        ("param", quoted(&param.name)),
+        ("template", quoted(&param.template)),
+    ]
+}
+
 /// The form of `pages`, as TOML.
 pub(super) fn pages(pages: &Pages) -> String {
-    let more = |more: &Option<Pointer>| more.as_ref().map(|place| ("more", pointer(place)));
+    let more = |more: &Option<More>| {
+        more.as_ref().map(|more| {
+            let key = if more.says_end { "end" } else { "more" };
+            (key, pointer(&more.at))
+        })
+    };
     let size = |size: &PageSize| {
         (
             "size",
@@ -308,7 +377,9 @@ pub(super) fn pages(pages: &Pages) -> String {
     match pages {
         Pages::Single => quoted("single"),
         Pages::Link => quoted("link"),
-        Pages::Next(place) => table([("next", pointer(place))]),
+        Pages::Next { next, more: place } => {
+            table([("next", pointer(next))].into_iter().chain(more(place)))
+        }
         Pages::NextHeader(header) => table([("next_header", quoted(header))]),
         Pages::Token {
             token,

@@ -66,6 +66,7 @@ pub(super) const SOURCE: Keys = Keys {
         "pages",
         "on_bad_record",
         "reconcile",
+        "keep_upstream",
         "columns",
         "deletes",
         "allow_empty",
@@ -95,14 +96,15 @@ pub(super) const BASIC: Keys = keys(&["user", "password"]);
 pub(super) const AUTH_HEADER: Keys = keys(&["name", "value"]);
 pub(super) const OAUTH2: Keys = keys(&["token_url", "client_id", "client_secret", "scopes"]);
 pub(super) const SECRET: Keys = keys(&["credential", "file", "env"]);
-pub(super) const DELETED: Keys = keys(&["pointer", "equals"]);
+pub(super) const DELETED: Keys = keys(&["pointer", "equals", "null"]);
 pub(super) const UPDATED: Keys = keys(&["field", "format"]);
-pub(super) const RECONCILE: Keys = keys(&["every", "max_loss"]);
-pub(super) const PULL: Keys = Keys {
-    known: &[],
-    later: &["window", "cursor"],
-    upstream: &[],
-};
+pub(super) const RECONCILE: Keys = keys(&["every", "at", "max_loss"]);
+pub(super) const PULL: Keys = keys(&["window", "cursor"]);
+pub(super) const WINDOW: Keys = keys(&[
+    "field", "format", "since", "until", "lateness", "first", "step",
+]);
+pub(super) const TIME_PARAM: Keys = keys(&["param", "template", "format"]);
+pub(super) const CURSOR: Keys = keys(&["header", "pointer", "field", "param", "template", "first"]);
 pub(super) const PAGES: Keys = keys(&[
     "next",
     "next_header",
@@ -115,5 +117,6 @@ pub(super) const PAGES: Keys = keys(&[
     "first",
     "size",
     "more",
+    "end",
 ]);
 pub(super) const PAGE_SIZE: Keys = keys(&["param", "value"]);

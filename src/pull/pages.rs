@@ -7,7 +7,7 @@ use std::fmt;
 
 use url::Url;
 
-use crate::config::{PageSize, Pages};
+use crate::config::{More, PageSize, Pages};
 use crate::pointer::Pointer;
 use crate::upstream::headers::{Headers, split_outside_quotes, unquote};
 
@@ -125,12 +125,13 @@ impl Pages {
             Self::Single | Self::Link | Self::NextHeader(_) | Self::TokenHeader { .. } => {
                 (None, None)
             }
-            Self::Next(pointer) => (Some(pointer), None),
+            Self::Next { next, more } => (Some(next), more.as_ref()),
             Self::Token { token, more, .. } => (Some(token), more.as_ref()),
             Self::Page { more, .. } | Self::Offset { more, .. } | Self::LastKey { more, .. } => {
                 (None, more.as_ref())
             }
         };
+        let more = more.map(|more| &more.at);
         token.into_iter().chain(more).cloned().collect()
     }
 
@@ -173,10 +174,14 @@ impl Pages {
                     .map(str::to_owned)
                     .filter(|url| !url.is_empty()),
             ),
-            Self::Next(pointer) => match token(facts, pointer) {
-                Ok(url) => follow(facts, url),
-                Err(fault) => Next::Broken(fault),
-            },
+            Self::Next { next, more } => {
+                match (says_more(facts, more.as_ref()), token(facts, next)) {
+                    (Some(false), _) => Next::End(End::NoMore),
+                    (Some(true), Ok(None)) => Next::Broken(PageFault::MoreWithoutToken),
+                    (_, Ok(url)) => follow(facts, url),
+                    (_, Err(fault)) => Next::Broken(fault),
+                }
+            }
             Self::Token {
                 token: at,
                 param,
@@ -223,11 +228,7 @@ impl Pages {
 }
 
 /// Page numbers and offsets: on until the API says that there is no more, or until a page is empty.
-fn counted(
-    facts: &PageFacts<'_>,
-    more: Option<&Pointer>,
-    step: impl Fn() -> (String, u64),
-) -> Next {
+fn counted(facts: &PageFacts<'_>, more: Option<&More>, step: impl Fn() -> (String, u64)) -> Next {
     match says_more(facts, more) {
         Some(false) => Next::End(End::NoMore),
         None if facts.records == 0 => Next::End(End::EmptyPage),
@@ -243,7 +244,7 @@ fn with_token(
     facts: &PageFacts<'_>,
     param: &str,
     token: Option<String>,
-    more: Option<&Pointer>,
+    more: Option<&More>,
 ) -> Next {
     match (says_more(facts, more), token) {
         (Some(false), _) => Next::End(End::NoMore),
@@ -254,12 +255,14 @@ fn with_token(
 }
 
 /// The API's flag, if it is configured and there: `false`, `0`, `""` and `null` are no, anything else is yes.
-fn says_more(facts: &PageFacts<'_>, more: Option<&Pointer>) -> Option<bool> {
-    let raw = (facts.found)(more?)?;
-    Some(!matches!(
+fn says_more(facts: &PageFacts<'_>, more: Option<&More>) -> Option<bool> {
+    let more = more?;
+    let raw = (facts.found)(&more.at)?;
+    let yes = !matches!(
         raw.trim(),
         "false" | "0" | "\"\"" | "null" | "\"false\"" | "\"0\"" | "\"no\"" | "[]" | "{}"
-    ))
+    );
+    Some(yes != more.says_end)
 }
 
 /// Text or a number at `pointer`. `null`, `""`, `false` and nothing at all mean that there is no next page.

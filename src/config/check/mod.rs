@@ -4,6 +4,7 @@
 mod auth;
 mod pages;
 mod place;
+mod pull;
 mod record;
 mod source;
 mod upstream;
@@ -17,6 +18,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 use url::Url;
 
+pub(super) use self::place::NOWHERE;
 use super::findings::Check;
 use super::raw::{AGENT, SOURCE, TOP, UPSTREAM};
 use super::reader::{Item, Table};

@@ -1,10 +1,10 @@
-//! `pages` in its forms, and `pull`.
+//! `pages` in its forms.
 
 use super::is_header_name;
 use crate::config::findings::Check;
-use crate::config::raw::{PAGE_SIZE, PAGES, PULL};
+use crate::config::raw::{PAGE_SIZE, PAGES};
 use crate::config::reader::{Item, Table};
-use crate::config::{PageSize, Pages, Pull};
+use crate::config::{More, PageSize, Pages};
 
 const FORMS: &str = "\"single\", \"link\", { next = \"/links/next\" }, { next_header = \"Next-Page\" }, \
      { token = \"/next_cursor\", param = \"cursor\" }, { token_header = \"X-Next\", param = \"cursor\" }, \
@@ -14,11 +14,15 @@ const FORMS: &str = "\"single\", \"link\", { next = \"/links/next\" }, { next_he
 
 /// The key that makes a form what it is, what else it takes, and how it is written.
 const FORM_KEYS: [(&str, &[&str], &str); 7] = [
-    ("next", &[], "{ next = \"/links/next\" }"),
+    (
+        "next",
+        &["more", "end"],
+        "{ next = \"/links/next\" }, perhaps with more = \"/has_more\" or end = \"/end_of_stream\"",
+    ),
     ("next_header", &[], "{ next_header = \"Next-Page\" }"),
     (
         "token",
-        &["param", "more"],
+        &["param", "more", "end"],
         "{ token = \"/next_cursor\", param = \"cursor\" }, perhaps with more = \"/has_more\"",
     ),
     (
@@ -28,47 +32,20 @@ const FORM_KEYS: [(&str, &[&str], &str); 7] = [
     ),
     (
         "page",
-        &["first", "size", "more"],
+        &["first", "size", "more", "end"],
         "{ page = \"page\" }, perhaps with first = 1, size = { param = \"per_page\", value = 100 }, more = \"/has_more\"",
     ),
     (
         "offset",
-        &["size", "more"],
+        &["size", "more", "end"],
         "{ offset = \"offset\", size = { param = \"limit\", value = 100 } }, perhaps with more = \"/has_more\"",
     ),
     (
         "last_key",
-        &["param", "more"],
+        &["param", "more", "end"],
         "{ last_key = \"/id\", param = \"starting_after\" }, perhaps with more = \"/has_more\"",
     ),
 ];
-
-/// Reads `pull`. Only `"snapshot"` is built so far.
-pub(super) fn pull(check: &mut Check, source: &Table<'_>) -> Pull {
-    let Some(item) = source.item("pull") else {
-        return Pull::Snapshot;
-    };
-    let planned = match (item.get().as_str(), item.get().as_table()) {
-        (Some("none"), _) => Some("\"none\""),
-        (_, Some(table)) => PULL
-            .later
-            .iter()
-            .find(|key| table.contains_key(**key))
-            .copied(),
-        _ => None,
-    };
-    match planned {
-        Some(form) => check.error(
-            &item.span,
-            format!("`pull` by {form} is not supported by this version"),
-            "\"snapshot\"",
-        ),
-        None => {
-            item.choice(check, &[("snapshot", ())]);
-        }
-    }
-    Pull::Snapshot
-}
 
 /// Reads `pages`. `None`: noted why not.
 pub(super) fn pages(check: &mut Check, source: &Table<'_>) -> Option<Pages> {
@@ -91,9 +68,9 @@ pub(super) fn pages(check: &mut Check, source: &Table<'_>) -> Option<Pages> {
             .required(check, key, "\"name\"")
             .and_then(|item| parameter(check, &item))
     };
-    let more = table.pointer(check, "more");
+    let more = more(check, &table);
     match form.label.as_str() {
-        "next" => form.pointer(check).map(Pages::Next),
+        "next" => form.pointer(check).map(|next| Pages::Next { next, more }),
         "next_header" => header(check, &form).map(Pages::NextHeader),
         "token" => {
             let (token, param) = (form.pointer(check), param(check, "param"));
@@ -181,6 +158,25 @@ fn form<'t>(
     Some((form, example))
 }
 
+/// `more` or `end`: the API's own word on whether there is more.
+fn more(check: &mut Check, table: &Table<'_>) -> Option<More> {
+    let more = table.pointer(check, "more").map(|at| More {
+        at,
+        says_end: false,
+    });
+    let end = table
+        .pointer(check, "end")
+        .map(|at| More { at, says_end: true });
+    if let (Some(_), Some(_), Some(item)) = (&more, &end, table.item("end")) {
+        check.error(
+            &item.key,
+            "`pages` has both `more` and `end`",
+            "the one that the API tells the truth in",
+        );
+    }
+    more.or(end)
+}
+
 fn page_size(check: &mut Check, item: &Item<'_>, example: &str) -> Option<PageSize> {
     let table = item.table(check, &PAGE_SIZE, example)?;
     let param = table
@@ -230,11 +226,17 @@ pub(super) fn written_parameters(pages: &Pages) -> Vec<&str> {
 /// Which of the keys of `pages` looks into a JSON body, if one does.
 pub(super) fn looks_into_body(pages: &Pages) -> Option<&'static str> {
     match pages {
-        Pages::Next(_) => Some("next"),
+        Pages::Next { .. } => Some("next"),
         Pages::Token { .. } => Some("token"),
-        Pages::Page { more: Some(_), .. }
-        | Pages::Offset { more: Some(_), .. }
-        | Pages::LastKey { more: Some(_), .. } => Some("more"),
+        Pages::Page {
+            more: Some(more), ..
+        }
+        | Pages::Offset {
+            more: Some(more), ..
+        }
+        | Pages::LastKey {
+            more: Some(more), ..
+        } => Some(if more.says_end { "end" } else { "more" }),
         _ => None,
     }
 }

@@ -6,12 +6,15 @@ use toml::de::DeValue;
 use url::Url;
 
 use super::upstream::{has_user, of_source, web_url};
-use super::{pages, sounds_secret, url_may_hold_secret};
+use super::{pages, pull, sounds_secret, url_may_hold_secret};
 use crate::config::findings::Check;
 use crate::config::nearest::nearest;
 use crate::config::raw::SOURCE_UPSTREAM;
 use crate::config::reader::{Item, Table, or_list};
-use crate::config::{Pages, Upstream};
+use crate::config::{Pages, Pull, Upstream};
+
+/// Where a source is that has no place upstream.
+pub(in crate::config) const NOWHERE: &str = "none:/";
 
 /// The upstream's name and the URL, either from `upstream` and `path` or from `url`.
 pub(super) fn place(
@@ -20,6 +23,7 @@ pub(super) fn place(
     table: &Table<'_>,
     top: &Table<'_>,
     upstreams: &mut BTreeMap<String, Upstream>,
+    is_pulled: bool,
 ) -> Option<(String, Url)> {
     match (
         table.item("url"),
@@ -39,6 +43,7 @@ pub(super) fn place(
             );
             None
         }
+        (None, None, None) if !is_pulled => nowhere(check, name, table, upstreams),
         (None, None, None) => {
             let expected =
                 "`url = \"https://host/path\"`, or `upstream = \"NAME\"` and `path = \"path\"`";
@@ -59,15 +64,36 @@ pub(super) fn place(
                 check.error(&stray.key, what, "it in [upstream.NAME]");
             }
             let upstream = upstream.or_else(|| table.required(check, "upstream", "\"NAME\""));
-            let path = path.or_else(|| table.required(check, "path", "\"path\""));
-            let (upstream, path) = (upstream?, path?);
+            let path = match path {
+                None if is_pulled => Some(table.required(check, "path", "\"path\"")?),
+                path => path,
+            };
+            let upstream = upstream?;
             let name = upstream.string(check, "the name of an [upstream.NAME]")?;
             let found = known_upstream(check, &upstream, name, top)
                 .then(|| upstreams.get(name))
                 .flatten()?;
-            Some((name.to_owned(), below(check, &path, &found.base)?))
+            let url = match path {
+                Some(path) => below(check, &path, &found.base)?,
+                None => found.base.clone(),
+            };
+            Some((name.to_owned(), url))
         }
     }
+}
+
+/// A source that is never pulled need not be anywhere.
+fn nowhere(
+    check: &mut Check,
+    name: &str,
+    table: &Table<'_>,
+    upstreams: &mut BTreeMap<String, Upstream>,
+) -> Option<(String, Url)> {
+    let url = Url::parse(NOWHERE).ok()?;
+    if let Some(upstream) = of_source(check, table, &url, &table.span) {
+        upstreams.insert(name.to_owned(), upstream);
+    }
+    Some((name.to_owned(), url))
 }
 
 /// Makes the upstream of a source that has a `url` of its own.
@@ -181,6 +207,7 @@ pub(super) fn with_params(
     table: &Table<'_>,
     mut url: Url,
     pages: Option<&Pages>,
+    pull: Option<&Pull>,
 ) -> Option<Url> {
     let expected = "a table such as { lang = \"en\", limit = 100 }";
     let item = table.item("params");
@@ -215,19 +242,27 @@ pub(super) fn with_params(
         };
         url.query_pairs_mut().append_pair(param, &value);
     }
-    let written = pages.map_or_else(Vec::new, pages::written_parameters);
+    let by_pages = pages.map_or_else(Vec::new, pages::written_parameters);
+    let by_pull = pull.map_or_else(Vec::new, pull::written_parameters);
+    if let Some(param) = by_pull.iter().find(|param| by_pages.contains(param)) {
+        let span = table
+            .item("pages")
+            .map_or(table.span.clone(), |item| item.span);
+        let what = format!("the parameter {param:?} is written by `pull` and by `pages`");
+        check.error(&span, what, "two parameters");
+    }
     let names: Vec<String> = url
         .query_pairs()
         .map(|(param, _)| param.into_owned())
         .collect();
     for param in names {
-        if written.contains(&param.as_str()) {
-            let span = table
-                .item("pages")
-                .map_or(table.span.clone(), |item| item.span);
-            let what =
-                format!("the parameter {param:?} is in the URL and written by `pages` as well");
-            check.error(&span, what, "it in `pages` alone");
+        for (key, written) in [("pages", &by_pages), ("pull", &by_pull)] {
+            if written.contains(&param.as_str()) {
+                let span = table.item(key).map_or(table.span.clone(), |item| item.span);
+                let what =
+                    format!("the parameter {param:?} is in the URL and written by `{key}` as well");
+                check.error(&span, what, format!("it in `{key}` alone"));
+            }
         }
         if sounds_secret(&param) {
             check.warnings.push(format!(

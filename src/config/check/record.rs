@@ -7,7 +7,7 @@ use toml::de::DeValue;
 use super::{NAME, is_name};
 use crate::config::findings::Check;
 use crate::config::raw::{DELETED, UPDATED};
-use crate::config::reader::{Item, pointer};
+use crate::config::reader::{Item, Table, pointer};
 use crate::config::{Deleted, Ignore, TimeFormat, Updated};
 use crate::contract::Rule;
 use crate::pointer::Pointer;
@@ -74,13 +74,22 @@ pub(super) fn deleted(check: &mut Check, item: &Item<'_>) -> Option<Deleted> {
             equals: None,
         });
     }
-    let expected =
-        "a pointer such as \"/deleted\", or { pointer = \"/status\", equals = \"deleted\" }";
+    let expected = "a pointer such as \"/deleted\", { pointer = \"/status\", equals = \"deleted\" } or { pointer = \"/data\", null = true }";
     let table = item.table(check, &DELETED, expected)?;
     let pointer = table
         .required(check, "pointer", "\"/status\"")
         .and_then(|item| item.pointer(check));
-    let equals = table.item("equals").and_then(|item| scalar(check, &item));
+    let mut equals = table.item("equals").and_then(|item| scalar(check, &item));
+    if table.flag(check, "null") {
+        if let Some(item) = table.item("equals") {
+            check.error(
+                &item.key,
+                "`deleted` has both `equals` and `null`",
+                "one of them",
+            );
+        }
+        equals = Some(serde_json::Value::Null);
+    }
     Some(Deleted {
         pointer: pointer?,
         equals,
@@ -125,6 +134,11 @@ pub(super) fn updated(check: &mut Check, item: &Item<'_>) -> Option<Updated> {
     let expected =
         "a pointer such as \"/updated_at\", or { field = \"/updated_at\", format = \"epoch-s\" }";
     let table = item.table(check, &UPDATED, expected)?;
+    updated_at(check, &table)
+}
+
+/// `field` and `format` of a table.
+pub(super) fn updated_at(check: &mut Check, table: &Table<'_>) -> Option<Updated> {
     let field = table
         .required(check, "field", "\"/updated_at\"")
         .and_then(|item| item.pointer(check));
@@ -136,7 +150,7 @@ pub(super) fn updated(check: &mut Check, item: &Item<'_>) -> Option<Updated> {
 }
 
 /// How the file names each format.
-const TIME_FORMATS: [(&str, TimeFormat); 4] = [
+pub(super) const TIME_FORMATS: [(&str, TimeFormat); 4] = [
     ("rfc3339", TimeFormat::Rfc3339),
     ("epoch-s", TimeFormat::EpochS),
     ("epoch-ms", TimeFormat::EpochMs),

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::{DAY, SECOND, pages, place, record};
+use super::{DAY, SECOND, pages, place, pull, record};
 use crate::config::findings::Check;
 use crate::config::raw::RECONCILE;
 use crate::config::reader::{Item, Table};
 use crate::config::value::{MAX_DURATION, parse_percent, print_duration};
-use crate::config::{Deletes, Format, MaxLoss, OnBad, Source, Upstream};
+use crate::config::{Deletes, Format, MaxLoss, OnBad, Pull, Source, TimeOfDay, Upstream};
 use crate::pointer::Pointer;
 
 /// Checks one section; a source with a `url` adds its upstream. `None`: noted why not.
@@ -21,16 +21,19 @@ pub(super) fn source(
     top: &Table<'_>,
     upstreams: &mut BTreeMap<String, Upstream>,
 ) -> Option<Source> {
-    let place = place::place(check, name, table, top, upstreams);
+    let pull = pull::pull(check, table);
+    let is_pulled = !matches!(pull, Some((Pull::None, _)));
+    let place = place::place(check, name, table, top, upstreams, is_pulled);
     let pages = pages::pages(check, table);
-    let url = place
-        .as_ref()
-        .and_then(|(_, url)| place::with_params(check, name, table, url.clone(), pages.as_ref()));
+    let url = place.as_ref().and_then(|(_, url)| {
+        let pull = pull.as_ref().map(|(pull, _)| pull);
+        place::with_params(check, name, table, url.clone(), pages.as_ref(), pull)
+    });
     let key = table
         .required(check, "key", "\"/id\"")
         .and_then(|item| record::key(check, &item));
     let times = times(check, table);
-    let reconcile = reconcile(check, name, table);
+    let reconcile = reconcile(check, name, table, pull.as_ref().map(|(pull, _)| pull));
     let formats = [("json", Format::Json), ("ndjson", Format::Ndjson)];
     let source = Source {
         name: name.to_owned(),
@@ -45,9 +48,6 @@ pub(super) fn source(
         deleted: table
             .item("deleted")
             .and_then(|item| record::deleted(check, &item)),
-        updated: table
-            .item("updated")
-            .and_then(|item| record::updated(check, &item)),
         require: table
             .item("require")
             .map_or_else(Vec::new, |item| record::require(check, &item)),
@@ -58,15 +58,18 @@ pub(super) fn source(
             0..=u32::MAX.into(),
         ))
         .unwrap_or(0),
-        pull: pages::pull(check, table),
         on_bad_record: table.choice(
             check,
             "on_bad_record",
             OnBad::Fail,
             &[("fail", OnBad::Fail), ("skip", OnBad::Skip)],
         ),
-        max_loss: reconcile.1,
-        reconcile_every: reconcile.0,
+        max_loss: reconcile.max_loss,
+        reconcile_every: reconcile.every,
+        reconcile_at: reconcile.at,
+        keep_upstream: table
+            .item("keep_upstream")
+            .and_then(|item| item.duration(check, SECOND)),
         columns: table
             .item("columns")
             .map_or_else(Vec::new, |item| record::columns(check, &item)),
@@ -81,6 +84,8 @@ pub(super) fn source(
         max_skip: table.duration(check, "max_skip", DAY, Duration::ZERO),
         recheck: table.duration(check, "recheck", 30 * DAY, SECOND),
         key: key?,
+        updated: pull.as_ref().and_then(|(_, updated)| updated.clone()),
+        pull: pull?.0,
         pages: pages?,
         upstream: place?.0,
         url: url?,
@@ -132,27 +137,53 @@ fn times(check: &mut Check, table: &Table<'_>) -> Times {
     }
 }
 
-fn reconcile(check: &mut Check, name: &str, table: &Table<'_>) -> (Option<Duration>, MaxLoss) {
-    let default = MaxLoss::Share(0.1);
-    let Some(item) = table.item("reconcile") else {
-        return (None, default);
+struct Reconcile {
+    every: Option<Duration>,
+    at: Option<TimeOfDay>,
+    max_loss: MaxLoss,
+}
+
+fn reconcile(check: &mut Check, name: &str, source: &Table<'_>, pull: Option<&Pull>) -> Reconcile {
+    let mut reconcile = Reconcile {
+        every: pull.and_then(pull::reconcile_every),
+        at: None,
+        max_loss: MaxLoss::Share(0.1),
     };
-    let Some(table) = item.table(check, &RECONCILE, "a table such as { max_loss = \"10%\" }")
+    let expected = "a table such as { every = \"30d\", max_loss = \"10%\" }";
+    let Some(table) = source
+        .item("reconcile")
+        .and_then(|item| item.table(check, &RECONCILE, expected))
     else {
-        return (None, default);
+        return reconcile;
     };
-    let every = table
+    if let Some(item) = table.item("every") {
+        if item.get().as_str() == Some("never") {
+            reconcile.every = None;
+        } else {
+            reconcile.every = item.duration(check, SECOND).or(reconcile.every);
+        }
+    }
+    reconcile.at = table
+        .item("at")
+        .and_then(|item| pull::time_of_day(check, &item));
+    let needless = table
         .item("every")
-        .and_then(|item| item.duration(check, SECOND));
-    if every.is_some() {
+        .or(table.item("at"))
+        .map(|item| item.label);
+    if let (Some(key), Some(Pull::Snapshot | Pull::None)) = (needless, pull) {
+        let why = match pull {
+            Some(Pull::None) => "there is no listing to compare with",
+            _ => "every complete snapshot reconciles",
+        };
         check.warnings.push(format!(
-            "source.{name}: `reconcile.every` changes nothing yet: every complete snapshot reconciles"
+            "source.{name}: `reconcile.{key}` changes nothing: {why}"
         ));
     }
     let loss = table
         .item("max_loss")
         .and_then(|item| max_loss(check, &item));
-    (every, loss.unwrap_or(default))
+    reconcile.max_loss = loss.unwrap_or(reconcile.max_loss);
+    reconcile
 }
 
 fn max_loss(check: &mut Check, item: &Item<'_>) -> Option<MaxLoss> {

@@ -115,7 +115,8 @@ prop_compose! {
 
 fn pages() -> impl Strategy<Value = Pages> {
     let name = || "P[a-z_\\[\\]]{0,6}";
-    let more = || option::of(place());
+    let more =
+        || option::of((place(), any::<bool>()).prop_map(|(at, says_end)| More { at, says_end }));
     let size = || {
         (name(), 1..1000_u64).prop_map(|(param, value)| PageSize {
             param: format!("s{param}"),
@@ -126,7 +127,7 @@ fn pages() -> impl Strategy<Value = Pages> {
     prop_oneof![
         Just(Pages::Single),
         Just(Pages::Link),
-        place().prop_map(Pages::Next),
+        (place(), more()).prop_map(|(next, more)| Pages::Next { next, more }),
         "[A-Za-z-]{1,6}".prop_map(Pages::NextHeader),
         (place(), name(), more()).prop_map(|(token, param, more)| Pages::Token {
             token,
@@ -182,7 +183,10 @@ fn record(source: Source) -> impl Strategy<Value = Source> {
         place(),
         prop::collection::btree_set(place(), 1..3),
         prop::collection::vec(ignore, 0..3),
-        option::of((place(), option::of(equals()))),
+        option::of((
+            place(),
+            option::of(prop_oneof![equals(), Just(serde_json::Value::Null)]),
+        )),
         option::of((place(), format)),
         prop::collection::btree_map(place(), rules, 0..3),
         columns,
@@ -195,7 +199,9 @@ fn record(source: Source) -> impl Strategy<Value = Source> {
                 source.key = key.into_iter().collect();
                 source.ignore = ignore;
                 source.deleted = deleted.map(|(pointer, equals)| Deleted { pointer, equals });
-                source.updated = updated.map(|(field, format)| Updated { field, format });
+                if !matches!(source.pull, Pull::Window(_)) {
+                    source.updated = updated.map(|(field, format)| Updated { field, format });
+                }
                 let rule = |text| {
                     crate::contract::Rule::parse(text).unwrap_or_else(|error| panic!("{error}"))
                 };
@@ -211,6 +217,61 @@ fn record(source: Source) -> impl Strategy<Value = Source> {
                 source
             },
         )
+}
+
+fn time_param(name: &'static str) -> impl Strategy<Value = TimeParam> {
+    let format = select(vec![TimeFormat::Rfc3339, TimeFormat::EpochMs]);
+    (format, select(vec!["{}", "\"{}\"", "{}/.."])).prop_map(move |(format, template)| TimeParam {
+        param: Param {
+            name: name.to_owned(),
+            template: template.to_owned(),
+        },
+        format,
+    })
+}
+
+/// How a source is pulled, with the update time that a window takes.
+fn pull() -> impl Strategy<Value = (Pull, Option<Updated>)> {
+    let until = option::of((time_param("W-until"), option::of(span(86_400_000))));
+    let window = (
+        time_param("W-since"),
+        until,
+        option::of(span(SECOND_MS)),
+        place(),
+    )
+        .prop_map(|(since, until, first, field)| {
+            let lateness = Duration::from_secs(3600);
+            let window = Window {
+                since,
+                step: until
+                    .as_ref()
+                    .and_then(|(_, step)| *step)
+                    .map(|step| step.max(lateness)),
+                until: until.map(|(until, _)| until),
+                lateness,
+                first,
+            };
+            let format = TimeFormat::EpochS;
+            (Pull::Window(window), Some(Updated { field, format }))
+        });
+    let from = prop_oneof![
+        Just(CursorFrom::Header("ETag".to_owned())),
+        place().prop_map(CursorFrom::Pointer),
+        place().prop_map(CursorFrom::Field),
+    ];
+    let cursor = (from, option::of(".{0,3}")).prop_map(|(from, first)| {
+        let param = Param {
+            name: "W-cursor".to_owned(),
+            template: "x{}".to_owned(),
+        };
+        (Pull::Cursor(Cursor { from, param, first }), None)
+    });
+    prop_oneof![
+        Just((Pull::Snapshot, None)),
+        Just((Pull::None, None)),
+        window,
+        cursor
+    ]
 }
 
 /// Where a source is and when it is asked.
@@ -237,6 +298,8 @@ fn bare_source() -> impl Strategy<Value = Source> {
         span(0),
         span(SECOND_MS),
         option::of(span(SECOND_MS)),
+        option::of(span(SECOND_MS)),
+        option::of((0..1440_u16).prop_map(TimeOfDay)),
     );
     let flags = (
         any::<bool>(),
@@ -245,46 +308,59 @@ fn bare_source() -> impl Strategy<Value = Source> {
         any::<bool>(),
         any::<bool>(),
     );
-    (path, loss, times, flags, pages()).prop_map(|(mut url, max_loss, times, flags, pages)| {
-        url.set_fragment(None);
-        let (every, jitter, late, max_skip, recheck, reconcile_every) = times;
-        let (ndjson, skip, mark, allow_empty, ignore_no_store) = flags;
-        let plain = matches!(
-            pages,
-            Pages::Single | Pages::Link | Pages::NextHeader(_) | Pages::TokenHeader { .. }
-        );
-        Source {
-            name: "s".to_owned(),
-            upstream: "u".to_owned(),
-            url,
-            every,
-            jitter: Duration::from_millis(jitter.into()).min(every),
-            stale_after: every + late,
-            format: if ndjson && plain {
-                Format::Ndjson
-            } else {
-                Format::Json
-            },
-            records: Pointer::default(),
-            key: Vec::new(),
-            ignore: Vec::new(),
-            deleted: None,
-            updated: None,
-            require: Vec::new(),
-            schema_version: 0,
-            pull: Pull::Snapshot,
-            pages,
-            on_bad_record: if skip { OnBad::Skip } else { OnBad::Fail },
-            max_loss,
-            reconcile_every,
-            columns: Vec::new(),
-            deletes: if mark { Deletes::Mark } else { Deletes::Remove },
-            allow_empty,
-            ignore_no_store,
-            max_skip,
-            recheck,
-        }
-    })
+    (path, loss, times, flags, pages(), pull()).prop_map(
+        |(mut url, max_loss, times, flags, pages, (pull, updated))| {
+            url.set_fragment(None);
+            let (
+                every,
+                jitter,
+                late,
+                max_skip,
+                recheck,
+                reconcile_every,
+                keep_upstream,
+                reconcile_at,
+            ) = times;
+            let (ndjson, skip, mark, allow_empty, ignore_no_store) = flags;
+            let plain = matches!(
+                pages,
+                Pages::Single | Pages::Link | Pages::NextHeader(_) | Pages::TokenHeader { .. }
+            );
+            Source {
+                name: "s".to_owned(),
+                upstream: "u".to_owned(),
+                url,
+                every,
+                jitter: Duration::from_millis(jitter.into()).min(every),
+                stale_after: every + late,
+                format: if ndjson && plain {
+                    Format::Ndjson
+                } else {
+                    Format::Json
+                },
+                records: Pointer::default(),
+                key: Vec::new(),
+                ignore: Vec::new(),
+                deleted: None,
+                updated,
+                require: Vec::new(),
+                schema_version: 0,
+                pull,
+                pages,
+                on_bad_record: if skip { OnBad::Skip } else { OnBad::Fail },
+                max_loss,
+                reconcile_every,
+                reconcile_at,
+                keep_upstream,
+                columns: Vec::new(),
+                deletes: if mark { Deletes::Mark } else { Deletes::Remove },
+                allow_empty,
+                ignore_no_store,
+                max_skip,
+                recheck,
+            }
+        },
+    )
 }
 
 prop_compose! {

@@ -121,13 +121,29 @@ fn every_form_of_pages() {
         param: "n".to_owned(),
         value: 100,
     };
-    let more = || Some(pointer("/more"));
+    let flag = |at: &str, says_end| {
+        Some(More {
+            at: pointer(at),
+            says_end,
+        })
+    };
+    let more = || flag("/more", false);
     for (text, pages) in [
         ("\"single\"", Pages::Single),
         ("\"link\"", Pages::Link),
         (
             "{ next = \"/links/next\" }",
-            Pages::Next(pointer("/links/next")),
+            Pages::Next {
+                next: pointer("/links/next"),
+                more: None,
+            },
+        ),
+        (
+            "{ next = \"/next_page\", end = \"/end_of_stream\" }",
+            Pages::Next {
+                next: pointer("/next_page"),
+                more: flag("/end_of_stream", true),
+            },
         ),
         (
             "{ next_header = \"Next-Page\" }",
@@ -193,6 +209,80 @@ fn every_form_of_pages() {
     ] {
         assert_eq!(source(&format!("pages = {text}")).pages, pages);
     }
+}
+
+#[test]
+fn every_form_of_pull() {
+    let since = |name: &str, template: &str, format| TimeParam {
+        param: Param {
+            name: name.to_owned(),
+            template: template.to_owned(),
+        },
+        format,
+    };
+    let short = source("pull = { window = { field = \"/u\", since = \"since\" } }");
+    let window = Window {
+        since: since("since", "{}", TimeFormat::Rfc3339),
+        until: None,
+        lateness: Duration::from_secs(6 * 3600),
+        first: None,
+        step: None,
+    };
+    assert_eq!(short.pull, Pull::Window(window));
+    assert_eq!(short.updated.unwrap().field, pointer("/u"));
+    assert_eq!(
+        short.reconcile_every,
+        Some(Duration::from_secs(30 * 86_400))
+    );
+
+    let long = source(
+        "pull = { window = { field = \"/u\", format = \"epoch-ms\", since = { param = \"_since\", template = \"'{}'\" }, \
+         until = \"_before\", lateness = \"1d\", first = \"365d\", step = \"7d\" } }\n\
+         reconcile = { every = \"7d\", at = \"03:30\" }\nkeep_upstream = \"60d\"",
+    );
+    let day = Duration::from_secs(86_400);
+    let window = Window {
+        since: since("_since", "'{}'", TimeFormat::EpochMs),
+        until: Some(since("_before", "{}", TimeFormat::EpochMs)),
+        lateness: day,
+        first: Some(365 * day),
+        step: Some(7 * day),
+    };
+    assert_eq!(long.pull, Pull::Window(window));
+    assert_eq!(
+        (long.reconcile_every, long.reconcile_at, long.keep_upstream),
+        (Some(7 * day), Some(TimeOfDay(210)), Some(60 * day))
+    );
+
+    for (text, from, first) in [
+        (
+            "header = \"ETag\"",
+            CursorFrom::Header("ETag".to_owned()),
+            None,
+        ),
+        (
+            "pointer = \"/end_time\", first = \"0\"",
+            CursorFrom::Pointer(pointer("/end_time")),
+            Some("0".to_owned()),
+        ),
+        ("field = \"/seq\"", CursorFrom::Field(pointer("/seq")), None),
+    ] {
+        let param = Param {
+            name: "after".to_owned(),
+            template: "{}".to_owned(),
+        };
+        let cursor = Cursor { from, param, first };
+        let text = format!("pull = {{ cursor = {{ {text}, param = \"after\" }} }}");
+        assert_eq!(source(&text).pull, Pull::Cursor(cursor));
+    }
+    let never = source(
+        "pull = { cursor = { field = \"/seq\", param = \"after\" } }\nreconcile = { every = \"never\" }",
+    );
+    assert_eq!(never.reconcile_every, None);
+
+    let hooked = config("[source.s]\nkey = \"/id\"\npull = \"none\"\n");
+    assert_eq!(hooked.sources["s"].pull, Pull::None);
+    assert_eq!(parsed(&print(&hooked)), Ok(hooked.clone()));
 }
 
 #[test]

@@ -55,6 +55,10 @@ fn the_reference_names_every_key_in_its_section() {
         ("`deleted` and `updated`", &raw::DELETED),
         ("`deleted` and `updated`", &raw::UPDATED),
         ("`reconcile`", &raw::RECONCILE),
+        ("`pull`", &raw::PULL),
+        ("`pull`", &raw::WINDOW),
+        ("`pull`", &raw::TIME_PARAM),
+        ("`pull`", &raw::CURSOR),
         ("`pages`", &raw::PAGES),
         ("`pages`", &raw::PAGE_SIZE),
     ] {

@@ -101,7 +101,10 @@ fn link_headers_as_servers_write_them() {
 
 #[test]
 fn next_urls_and_tokens_in_the_body() {
-    let url = Pages::Next(p("/links/next"));
+    let url = Pages::Next {
+        next: p("/links/next"),
+        more: None,
+    };
     for (body, expected) in [
         (
             r#"{"links":{"next":"/v1/parts?c=2"}}"#,
@@ -129,7 +132,10 @@ fn next_urls_and_tokens_in_the_body() {
     let token = Pages::Token {
         token: p("/next"),
         param: "cursor".into(),
-        more: Some(p("/more")),
+        more: Some(More {
+            at: p("/more"),
+            says_end: false,
+        }),
     };
     for (body, expected) in [
         (
@@ -261,7 +267,10 @@ fn counted_pages_end_with_an_empty_one_not_with_a_short_one() {
     let offset = Pages::Offset {
         param: "offset".into(),
         size,
-        more: Some(p("/more")),
+        more: Some(More {
+            at: p("/more"),
+            says_end: false,
+        }),
     };
     let asked = "https://a.example/p?per_page=100&offset=60";
     // The server gave 30 where 100 were asked for: the offset goes by what came.
@@ -307,7 +316,10 @@ fn the_last_key_starts_the_next_page() {
     let pages = Pages::LastKey {
         key: p("/id"),
         param: "starting_after".into(),
-        more: Some(p("/has_more")),
+        more: Some(More {
+            at: p("/has_more"),
+            says_end: false,
+        }),
     };
     let more = r#"{"has_more":true}"#;
     assert_eq!(
