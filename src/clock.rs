@@ -5,10 +5,14 @@
 //! interval and deadline of ours, and upstream time (a [`Timestamp`] that an answer's `Date` gave) for what is asked
 //! of an upstream.
 
+mod trust;
+
 use std::sync::Mutex;
 use std::time::Duration;
 
 pub use jiff::Timestamp;
+
+pub use self::trust::{Reading, Sure, Trust, Unsure};
 
 /// An instant on the monotonic clock, counted from an arbitrary origin. Suspended time counts (`CLOCK_BOOTTIME`), so a
 /// device that slept does not think that its data is fresh.

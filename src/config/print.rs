@@ -255,7 +255,7 @@ fn record(text: &mut Text, source: &Source) {
         );
     }
     if let (Some(updated), false) = (&source.updated, matches!(source.pull, Pull::Window(_))) {
-        let format = time_format(updated.format);
+        let format = time_format(&updated.format);
         text.line(
             "updated",
             table([
@@ -296,9 +296,11 @@ fn relative(url: &Url, base: Option<&Url>) -> String {
 }
 
 /// How the file names a format.
-pub(super) fn time_format(format: TimeFormat) -> &'static str {
+pub(super) fn time_format(format: &TimeFormat) -> &'static str {
     match format {
         TimeFormat::Rfc3339 => "rfc3339",
+        TimeFormat::Rfc3339Ms => "rfc3339-ms",
+        TimeFormat::Rfc3339Us => "rfc3339-us",
         TimeFormat::EpochS => "epoch-s",
         TimeFormat::EpochMs => "epoch-ms",
         TimeFormat::EpochUs => "epoch-us",
@@ -317,7 +319,7 @@ pub(super) fn pull(source: &Source) -> String {
             let updated = source.updated.iter().flat_map(|updated| {
                 [
                     ("field", pointer(&updated.field)),
-                    ("format", quoted(time_format(updated.format))),
+                    ("format", quoted(time_format(&updated.format))),
                 ]
             });
             let until = window
@@ -346,7 +348,7 @@ pub(super) fn pull(source: &Source) -> String {
 }
 
 fn time_param(time: &TimeParam) -> String {
-    let format = [("format", quoted(time_format(time.format)))];
+    let format = [("format", quoted(time_format(&time.format)))];
     table(param(&time.param).into_iter().chain(format))
 }
 

@@ -140,7 +140,7 @@ impl<'t> Table<'t> {
             .unwrap_or(false)
     }
 
-    pub(super) fn choice<T: Copy>(
+    pub(super) fn choice<T: Clone>(
         &self,
         check: &mut Check,
         key: &str,
@@ -285,14 +285,14 @@ impl<'t> Item<'t> {
         value
     }
 
-    pub(super) fn choice<T: Copy>(&self, check: &mut Check, choices: &[(&str, T)]) -> Option<T> {
+    pub(super) fn choice<T: Clone>(&self, check: &mut Check, choices: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let expected = or_list(&names);
         let text = self.string(check, &expected)?;
         let found = choices
             .iter()
             .find(|(name, _)| *name == text)
-            .map(|(_, value)| *value);
+            .map(|(_, value)| value.clone());
         if found.is_none() {
             let hint = nearest(text, &names)
                 .map_or(String::new(), |name| format!(" (did you mean \"{name}\"?)"));

@@ -81,7 +81,7 @@ impl<'a> RecordReader<'a> {
                 .filter(|value| value.kind() != Kind::Null)
             {
                 Some(value) => Some(
-                    time::parse(value, updated.format)
+                    time::parse(value, &updated.format)
                         .map_err(|error| bad(format!("{}: {error}", updated.field)))?,
                 ),
                 None => None,

@@ -151,16 +151,22 @@ pub fn fresh_for(headers: &Headers, now: Timestamp) -> Duration {
     if control.no_store || control.no_cache || vary_is_star(headers) {
         return Duration::ZERO;
     }
-    // Several Age lines: the first counts (RFC 9111 5.1); one that cannot be read is left out.
-    let age = headers
-        .text("age")
-        .and_then(|text| delta_seconds(text.split(',').next().unwrap_or("").trim()))
-        .unwrap_or(0);
+    let age = age_of(headers).as_secs();
     let lifetime = match control.max_age {
         Some(seconds) => seconds,
         None => expires_in(headers, now),
     };
     Duration::from_secs(lifetime.saturating_sub(age))
+}
+
+/// How long a cache has held an answer. Several `Age` lines: the first counts (RFC 9111 5.1); one that cannot be read
+/// counts as none.
+#[must_use]
+pub fn age_of(headers: &Headers) -> Duration {
+    let seconds = headers
+        .text("age")
+        .and_then(|text| delta_seconds(text.split(',').next().unwrap_or("").trim()));
+    Duration::from_secs(seconds.unwrap_or(0))
 }
 
 fn expires_in(headers: &Headers, now: Timestamp) -> u64 {

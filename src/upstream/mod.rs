@@ -7,6 +7,7 @@
 //! | [`client`] | asks: builds a request, follows redirects by our rules, turns an answer into what it means |
 //! | [`outcome`] | what an answer means (pure) |
 //! | [`conditional`] | validators, freshness, `Vary`, `Retry-After` (pure) |
+//! | [`date`](mod@date) | what time it is upstream (pure) |
 //! | [`headers`] | header fields as the pure rooms read them |
 //! | `auth` | what authorises a request |
 //! | `exchange` | what the log says of one request |
@@ -29,6 +30,7 @@ pub mod cause;
 pub mod client;
 pub mod conditional;
 pub mod connect;
+pub mod date;
 pub mod dns;
 mod exchange;
 mod failure;

@@ -150,8 +150,10 @@ pub(super) fn updated_at(check: &mut Check, table: &Table<'_>) -> Option<Updated
 }
 
 /// How the file names each format.
-pub(super) const TIME_FORMATS: [(&str, TimeFormat); 4] = [
+pub(super) const TIME_FORMATS: [(&str, TimeFormat); 6] = [
     ("rfc3339", TimeFormat::Rfc3339),
+    ("rfc3339-ms", TimeFormat::Rfc3339Ms),
+    ("rfc3339-us", TimeFormat::Rfc3339Us),
     ("epoch-s", TimeFormat::EpochS),
     ("epoch-ms", TimeFormat::EpochMs),
     ("epoch-us", TimeFormat::EpochUs),

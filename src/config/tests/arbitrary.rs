@@ -176,6 +176,7 @@ fn record(source: Source) -> impl Strategy<Value = Source> {
         TimeFormat::EpochS,
         TimeFormat::EpochMs,
         TimeFormat::EpochUs,
+        TimeFormat::Rfc3339Us,
     ]);
     let rules = select(vec!["string", "number >= 0", "string | null"]);
     let columns = prop::collection::btree_map("c[a-z0-9_-]{0,5}", place(), 0..4);
