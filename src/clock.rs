@@ -43,6 +43,11 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn wall(&self) -> Timestamp;
     /// Monotonic time now.
     fn mono(&self) -> Mono;
+    /// Seconds that the device's zone is east of Greenwich at `time`. Zero where no zone is known.
+    fn offset(&self, time: Timestamp) -> i32 {
+        let _ = time;
+        0
+    }
     /// How long the wait shall really sleep to reach `until` when nobody but the schedule waits. A fake clock answers
     /// zero and moves itself to `until`.
     fn nap(&self, until: Mono) -> Duration {
@@ -58,6 +63,10 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the place that asks")]
     fn wall(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    fn offset(&self, time: Timestamp) -> i32 {
+        jiff::tz::TimeZone::system().to_offset(time).seconds()
     }
 
     fn mono(&self) -> Mono {

@@ -66,9 +66,58 @@ pub struct SourceStatus {
     pub totals: Totals,
     /// What an operator should know.
     pub notes: Vec<String>,
+    /// How far incremental passes have come; absent for snapshots.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub course: Option<Course>,
     /// What `checked_ago`, `stale` and `due_in` are reckoned from whenever somebody asks.
     #[serde(skip)]
     pub moments: Moments,
+}
+
+/// How far the incremental passes of a source have come, and what its full ones found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Course {
+    /// When the last complete pass started, by the upstream's clock: the next window starts at this less the lateness.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watermark: Option<String>,
+    /// The cursor that the next pass sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// The configured lateness in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lateness: Option<u64>,
+    /// New and changed records of which it is known how late they became visible.
+    pub observed: u64,
+    /// How many seconds late half of them were at most, to the next power of two.
+    pub late_p50: u64,
+    /// … 99 % of them.
+    pub late_p99: u64,
+    /// … all of them.
+    pub late_max: u64,
+    /// When the last complete full pass started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_at: Option<String>,
+    /// When the next one is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_due: Option<String>,
+    /// How many seconds the last one took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_took: Option<u64>,
+    /// What the last reconciles found that had been missed; the newest last.
+    pub drift: Vec<DriftStatus>,
+}
+
+/// What one reconcile found that windows or cursors had missed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftStatus {
+    /// When it started, by the upstream's clock.
+    pub at: String,
+    /// Records that were new.
+    pub added: u64,
+    /// Records that had changed.
+    pub changed: u64,
+    /// Records that were gone.
+    pub deleted: u64,
 }
 
 /// Instants of a source.
@@ -148,6 +197,8 @@ pub struct Wish {
     pub dry_run: bool,
     /// Only ask for the first page.
     pub probe: bool,
+    /// Compare everything, however the source is pulled otherwise.
+    pub full: bool,
     /// What is missing upstream is gone: delete it.
     pub confirm: bool,
     /// Deliver everything known again instead of asking upstream.

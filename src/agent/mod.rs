@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::turn::asked_to_wait;
+use self::turn::{asked_to_wait, stored_course};
 use crate::clock::{Mono, Timestamp};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Pull};
 use crate::desk::{Desk, Event, Moments, SourceStatus, Wish};
+use crate::pull::collection::Latest;
 use crate::schedule::Why;
 use crate::sink::sqlite::rfc3339;
 use crate::state::{State, StateError};
@@ -57,6 +58,10 @@ struct Runner {
     why: Why,
     failures: u32,
     settled: Option<u64>,
+    /// Where its passes have come to, as this process knows.
+    latest: Option<Latest>,
+    /// How long its last complete full pass took.
+    full_took: Option<Duration>,
     noted: Option<Mono>,
     last_check: Option<(Timestamp, Mono)>,
     status: SourceStatus,
@@ -69,6 +74,8 @@ pub struct Order {
     pub dry_run: bool,
     /// Only ask for the first page.
     pub probe: bool,
+    /// Compare everything.
+    pub full: bool,
     /// A person has said that what is missing is gone.
     pub confirmed: bool,
     /// Deliver what is known again instead of asking upstream.
@@ -120,6 +127,8 @@ impl Agent {
                 why: Why::Every,
                 failures: 0,
                 settled: None,
+                latest: None,
+                full_took: None,
                 noted: None,
                 last_check: None,
                 status: SourceStatus {
@@ -162,6 +171,8 @@ impl Agent {
         let (now, wall) = (self.wait.now(), self.wait.clock().wall());
         let Some(state) = &mut self.state else { return };
         for (name, runner) in &mut self.runners {
+            // What was repaired while the state directory was opened counts.
+            runner.latest = None;
             if let Ok(Some(noted)) = state.sink.noted(name) {
                 runner.status.outcome = noted.outcome;
                 runner.status.reason = noted.reason;
@@ -180,6 +191,9 @@ impl Agent {
             }
             if let Ok(id) = state.store.source(name) {
                 runner.status.records = state.store.count(id);
+                if let Some(source) = self.config.sources.get(name) {
+                    runner.status.course = stored_course(state, id, source, &self.wait);
+                }
                 if let Some(wait) = asked_to_wait(state, id, wall) {
                     runner.due = now.after(wait);
                     runner.why = Why::RetryAfter;
@@ -223,7 +237,7 @@ impl Agent {
         let due = self
             .runners
             .iter()
-            .filter(|(_, runner)| runner.due <= now)
+            .filter(|(name, runner)| runner.due <= now && self.is_pulled(name))
             .min_by_key(|(_, runner)| runner.due);
         if let Some(name) = due.map(|(name, _)| name.clone()) {
             self.pull(&name, Order::default(), &mut |_| ());
@@ -235,10 +249,17 @@ impl Agent {
         }
         self.tidy();
         self.runners
-            .values()
-            .map(|runner| runner.due)
+            .iter()
+            .filter(|(name, _)| self.is_pulled(name))
+            .map(|(_, runner)| runner.due)
             .min()
             .unwrap_or_else(|| now.after(Duration::from_secs(3600)))
+    }
+
+    /// Whether a source is asked for at all, rather than fed by hooks.
+    fn is_pulled(&self, name: &str) -> bool {
+        let source = self.config.sources.get(name);
+        source.is_some_and(|source| source.pull != Pull::None)
     }
 
     /// Says once, not with every try, that the state directory cannot be used.
@@ -304,6 +325,7 @@ impl Agent {
                 self.seat_sources();
                 for runner in self.runners.values_mut() {
                     runner.settled = None;
+                    runner.latest = None;
                 }
             }
         }
@@ -312,7 +334,8 @@ impl Agent {
     /// Carries out a wish, handing on what is told about it as it comes.
     pub fn carry_out(&mut self, wish: &Wish, each: &mut dyn FnMut(Event)) {
         let names = if wish.sources.is_empty() {
-            self.sources().map(str::to_owned).collect()
+            let pulled = self.sources().filter(|name| self.is_pulled(name));
+            pulled.map(str::to_owned).collect()
         } else {
             wish.sources.clone()
         };
@@ -337,6 +360,7 @@ impl Agent {
             let order = Order {
                 dry_run: wish.dry_run,
                 probe: wish.probe,
+                full: wish.full || wish.confirm,
                 confirmed: wish.confirm,
                 replay: wish.replay,
                 insist: !wish.sources.is_empty(),
@@ -363,7 +387,7 @@ impl Agent {
                 .map(|source| source.stale_after)
                 .unwrap_or_default(),
             // Nobody waits for it where no agent stays.
-            due: self.resident.then_some(runner.due),
+            due: (self.resident && self.is_pulled(name)).then_some(runner.due),
         };
         let sources: BTreeMap<String, SourceStatus> = self
             .runners

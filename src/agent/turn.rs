@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use super::{Agent, Order, Runner};
-use crate::clock::{Mono, Timestamp};
-use crate::config;
-use crate::desk::{Event, Totals};
+use crate::clock::{Mono, Reading, Sure, Timestamp, Trust};
+use crate::config::{self, Pull, Source};
+use crate::desk::{Course, DriftStatus, Event, Totals};
+use crate::pull::advice::advice;
 use crate::pull::collection::{Mode, Tools, pass};
+use crate::pull::plan::{self, Full};
+use crate::pull::progress::Progress;
+use crate::pull::repair::progress_key;
 use crate::pull::replay::replay;
 use crate::pull::report::{Outcome, Report, Tally};
 use crate::schedule::{Ended, Rhythm, next_due};
@@ -44,29 +48,67 @@ impl Agent {
         order: Order,
         each: &mut dyn FnMut(Event),
     ) -> Report {
-        let mut report = self.one_pass(name, order, each);
+        let mut report = self.one_pass(name, order, None, each);
         if report.resumed && report.outcome.is_complete() && !self.wait.stopping() {
             // It began in an earlier process: its first pages may be old news by now.
-            let first = report.tally;
-            report = self.one_pass(name, order, each);
-            report.tally = sum(&first, &report.tally);
-            if report.outcome == Outcome::Unchanged && first.delivered() > 0 {
-                report.outcome = Outcome::Changed;
-            }
+            report = together(
+                report,
+                |agent| agent.one_pass(name, order, None, each),
+                self,
+            );
+        }
+        // Windows and cursors first: what a full pass finds behind them is what they had missed.
+        if let Some(why) = self.wants_full(name, order, &report) {
+            report = together(
+                report,
+                |agent| agent.one_pass(name, order, Some(why), each),
+                self,
+            );
         }
         report
+    }
+
+    /// Whether a full pass is to follow an incremental one, and why.
+    fn wants_full(&self, name: &str, order: Order, report: &Report) -> Option<Full> {
+        let source = self.config.sources.get(name)?;
+        let incremental = matches!(report.pull.as_str(), "window" | "cursor");
+        if !incremental || !report.outcome.is_complete() || order.probe || self.wait.stopping() {
+            return None;
+        }
+        if order.full {
+            return Some(Full::Asked);
+        }
+        let latest = report.latest.as_ref()?;
+        if latest.progress.owed.is_some() {
+            return latest.progress.owed;
+        }
+        let due = plan::due_at(source, &latest.progress, self.offset())?;
+        (latest.upstream? >= due).then_some(Full::Due)
+    }
+
+    /// Seconds that the device's zone is east of Greenwich now.
+    fn offset(&self) -> i32 {
+        let clock = self.wait.clock();
+        clock.offset(clock.wall())
     }
 
     pub(super) fn one_pass(
         &mut self,
         name: &str,
         order: Order,
+        full: Option<Full>,
         each: &mut dyn FnMut(Event),
     ) -> Report {
         let failed = |failure| Report::failed(name, failure);
         let Some(source) = self.config.sources.get(name).cloned() else {
             return failed(Failure::new(Kind::Local, "there is no such source"));
         };
+        if source.pull == Pull::None {
+            return failed(Failure::new(
+                Kind::Local,
+                "its records come by hooks (`pull = \"none\"`): there is nothing to ask for",
+            ));
+        }
         let Some(upstream) = self.config.upstreams.get(&source.upstream) else {
             return failed(Failure::new(Kind::Local, "its upstream is not configured"));
         };
@@ -125,6 +167,16 @@ impl Agent {
             config: fingerprint,
             scope: config::scope_fingerprint(&source, upstream),
             settled: self.runners.get(name).and_then(|runner| runner.settled),
+            full,
+            latest: self
+                .runners
+                .get(name)
+                .and_then(|runner| runner.latest.clone()),
+            ours: Reading {
+                wall,
+                trust: Trust::Sure(Sure::Ntp),
+                floor: Timestamp::UNIX_EPOCH,
+            },
         };
         let desk = self.desk.clone();
         let line = client.line().clone();
@@ -160,7 +212,11 @@ impl Agent {
             wait: &self.wait,
             progress: &mut progress,
         };
-        pass(&source, &mut tools, mode)
+        let report = pass(&source, &mut tools, mode);
+        if let (Some(latest), Some(runner)) = (&report.latest, self.runners.get_mut(name)) {
+            runner.latest = Some(latest.clone());
+        }
+        report
     }
 
     /// After a pass: when it is due next, what `status` and local readers shall know.
@@ -220,10 +276,22 @@ impl Agent {
         runner.settled = (report.outcome == Outcome::Unchanged
             || report.outcome == Outcome::Changed)
             .then(|| state.store.generation());
+        if complete && report.tally.not_modified == 0 && report.pull == "snapshot" {
+            runner.full_took = Some(report.elapsed);
+        }
         let turned = turned(&runner.status.outcome, &report.outcome);
         note_status(runner, report, (now, wall));
         if let Ok(id) = state.store.source(name) {
             runner.status.records = state.store.count(id);
+            if let Some(latest) = &runner.latest {
+                let offset = self.wait.clock().offset(wall);
+                runner.status.course = Some(course(source, &latest.progress, offset));
+            }
+            let progress = runner.latest.as_ref().map(|latest| &latest.progress);
+            runner
+                .status
+                .notes
+                .extend(advice(source, progress, runner.full_took));
             remember_wait(state, id, report, wall);
         }
         let overdue = runner
@@ -254,6 +322,71 @@ impl Agent {
                 runner.noted = None;
             }
         }
+    }
+}
+
+/// A pass and the one that follows it at once, as one report.
+fn together(first: Report, then: impl FnOnce(&mut Agent) -> Report, agent: &mut Agent) -> Report {
+    let mut report = then(agent);
+    if report.outcome == Outcome::Unchanged && first.tally.delivered() > 0 {
+        report.outcome = Outcome::Changed;
+    }
+    report.tally = sum(&first.tally, &report.tally);
+    report.elapsed = report.elapsed.saturating_add(first.elapsed);
+    if first.pull != report.pull {
+        report.pull = format!("{}+{}", first.pull, report.pull);
+    }
+    for note in first.notes {
+        if !report.notes.contains(&note) {
+            report.notes.push(note);
+        }
+    }
+    report.latest = report.latest.or(first.latest);
+    report
+}
+
+/// What is stored of how far a source has come.
+pub(super) fn stored_course(
+    state: &State,
+    id: crate::store::SourceId,
+    source: &Source,
+    wait: &crate::wait::Wait,
+) -> Option<Course> {
+    if !matches!(source.pull, Pull::Window(_) | Pull::Cursor(_)) {
+        return None;
+    }
+    let stored = state.store.get(&progress_key(id)).ok()??;
+    let progress = Progress::decode(&stored)?;
+    let clock = wait.clock();
+    Some(course(source, &progress, clock.offset(clock.wall())))
+}
+
+fn course(source: &Source, progress: &Progress, offset: i32) -> Course {
+    let (observed, p50) = progress.late_by(0.5);
+    Course {
+        watermark: progress.watermark.map(rfc3339),
+        cursor: progress.cursor.clone(),
+        lateness: match &source.pull {
+            Pull::Window(window) => Some(window.lateness.as_secs()),
+            _ => None,
+        },
+        observed,
+        late_p50: p50.as_secs(),
+        late_p99: progress.late_by(0.99).1.as_secs(),
+        late_max: progress.late_by(1.0).1.as_secs(),
+        full_at: progress.full_at.map(rfc3339),
+        full_due: plan::due_at(source, progress, offset).map(rfc3339),
+        full_took: progress.full_took.map(|took| took.as_secs()),
+        drift: progress
+            .drift
+            .iter()
+            .map(|drift| DriftStatus {
+                at: rfc3339(drift.at),
+                added: drift.added,
+                changed: drift.changed,
+                deleted: drift.deleted,
+            })
+            .collect(),
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) fn sync(config: Config, wait: &Wait, arguments: &SyncArguments) -> Ex
 pub(super) fn reconcile(config: Config, wait: &Wait, arguments: &ReconcileArguments) -> Exit {
     let wish = Wish {
         sources: vec![arguments.source.clone()],
+        full: true,
         confirm: arguments.confirm,
         ..Wish::default()
     };

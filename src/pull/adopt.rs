@@ -3,7 +3,8 @@
 use super::collection::Pass;
 use super::deliver::local;
 use super::deliver::sink_failure;
-use super::repair::config_key;
+use super::plan::Full;
+use super::repair::{config_key, progress_key};
 use crate::record::Digest;
 use crate::sink::sqlite::Written;
 use crate::store::{Batch, Key, Tag};
@@ -29,6 +30,11 @@ impl Pass<'_, '_> {
         self.note_written(known == 0)?;
         let mut batch = Batch::new();
         batch.put(key, &self.mode.config);
+        if self.is_incremental() && known > 0 {
+            // Windows and cursors would not ask for all of it.
+            self.progress.owed = Some(Full::Config);
+            batch.put(progress_key(self.id), &self.progress.encode());
+        }
         if known == 0 {
             batch.put(self.scope_key(), &self.mode.scope);
         }

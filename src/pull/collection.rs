@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::absence::{Loss, judge};
-use super::deliver::{Pending, local, sink_failure};
+use super::deliver::{Counts, local};
 use super::marks::Marks;
 use super::memo::{Ordinals, page_id};
 use super::pages::PageFault;
+use super::plan::{Full, Plan};
 use super::position::Position;
+use super::progress::Progress;
 use super::reading::RecordReader;
 use super::report::{Outcome, Report, Tally};
-use crate::clock::{Mono, Timestamp};
+use super::window::Span;
+use crate::clock::{Mono, Reading, Timestamp};
 use crate::config::Source;
-use crate::record::{Gone, RecordKey};
 use crate::sink::BadRow;
 use crate::sink::sqlite::SqliteSink;
 use crate::store::{SourceId, Store};
@@ -41,8 +42,19 @@ pub struct Tools<'a> {
     pub progress: &'a mut dyn FnMut(&Tally),
 }
 
+/// How far a source's passes have come, as its agent remembers it between two writings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Latest {
+    /// How far.
+    pub progress: Progress,
+    /// When it was written down last.
+    pub written: Mono,
+    /// When the last complete pass started, by the upstream's clock.
+    pub upstream: Option<Timestamp>,
+}
+
 /// How a pass is to be made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Mode {
     /// Compare, and change nothing.
     pub dry_run: bool,
@@ -59,6 +71,12 @@ pub struct Mode {
     /// After a complete pass that missed nothing: the store's generation then. While it stands, a pass of 304s needs no
     /// look for absences.
     pub settled: Option<u64>,
+    /// A full pass is wanted, and why.
+    pub full: Option<Full>,
+    /// Where the pass before ended, if this process made it.
+    pub latest: Option<Latest>,
+    /// What our own clock says when the pass starts, and what that is worth.
+    pub ours: Reading,
 }
 
 /// Makes one pass.
@@ -66,41 +84,33 @@ pub fn pass(source: &Source, tools: &mut Tools<'_>, mode: Mode) -> Report {
     let clock = tools.wait.clock().clone();
     let started = clock.mono();
     let before = (tools.client.requests(), tools.client.traffic());
-    let id = tools.store.source(&source.name);
-    let (outcome, mut tally, notes, resumed, fresh) = match id {
-        Err(error) => (
-            Outcome::Failed(local(&error)),
-            Tally::default(),
-            Vec::new(),
-            false,
-            Duration::ZERO,
-        ),
+    let mut report = match tools.store.source(&source.name) {
+        Err(error) => Report::failed(&source.name, local(&error)),
         Ok(id) => {
             let mut pass = Pass::new(source, id, tools, mode, clock.wall(), started);
             let outcome = pass.run();
-            (
-                outcome,
-                pass.tally,
-                pass.notes,
-                pass.resumed,
-                pass.fresh.unwrap_or_default(),
-            )
+            Report {
+                pull: pass.word().into(),
+                tally: pass.tally,
+                resumed: pass.resumed,
+                fresh_for: pass.fresh.unwrap_or_default(),
+                latest: pass.latest,
+                notes: pass.notes,
+                ..Report::new(&source.name, outcome)
+            }
         }
     };
     let (requests, (up, down)) = (tools.client.requests(), tools.client.traffic());
-    tally.requests = requests - before.0;
-    tally.bytes_up = up - before.1.0;
-    tally.bytes_down = down - before.1.1;
-    Report {
-        source: source.name.clone(),
-        outcome,
-        tally,
-        elapsed: clock.mono().since(started),
-        fresh_for: fresh,
-        resumed,
-        notes,
-    }
+    report.tally.requests = requests - before.0;
+    report.tally.bytes_up = up - before.1.0;
+    report.tally.bytes_down = down - before.1.1;
+    report.elapsed = clock.mono().since(started);
+    report
 }
+
+/// Pages that are told by numbers move while they are read: they are walked again until a walk finds nothing new, and so
+/// often at most.
+const MOST_WALKS: u8 = 3;
 
 /// A pass under way.
 pub(super) struct Pass<'a, 't> {
@@ -115,6 +125,8 @@ pub(super) struct Pass<'a, 't> {
     pub(super) wall: Timestamp,
     /// Wall time at its start, in an earlier process if it was resumed; seconds.
     pub(super) started: i64,
+    /// When it began, in this process.
+    pub(super) began: Mono,
     /// When its position was written last.
     pub(super) checkpointed: Mono,
     /// Records met.
@@ -127,6 +139,32 @@ pub(super) struct Pass<'a, 't> {
     /// Bad records on pages that a 304 vouched for.
     pub(super) bad_vouched: u64,
     notes: Vec<String>,
+    /// What it asks for.
+    pub(super) plan: Plan,
+    /// Which part of that it is at.
+    pub(super) span: Span,
+    /// When the walk over that part started, by the upstream's clock: known with its first answer.
+    pub(super) span_started: Option<Timestamp>,
+    /// When the pass started, by the upstream's clock.
+    pub(super) upstream_started: Option<Timestamp>,
+    /// The cursor that its pages gave so far.
+    pub(super) cursor: Option<String>,
+    /// How far the passes have come, this one's completed parts included.
+    pub(super) progress: Progress,
+    /// The watermark before this pass.
+    pub(super) was: Option<Timestamp>,
+    /// What it found that passes before it should have found.
+    pub(super) drift: Counts,
+    /// What is remembered when it is over.
+    pub(super) latest: Option<Latest>,
+    /// It took a wrong clock of ours for the time upstream, and starts once more.
+    pub(super) misdated: bool,
+    /// How often the part was walked.
+    pub(super) walks: u8,
+    /// Pages told by numbers, whether we count them or their links do.
+    pub(super) counted: bool,
+    /// A token had died in the middle, and the pass started once more.
+    pub(super) revived: bool,
     /// The page that is being read, while a memo of it is stored: how it was before.
     pub(super) reading: Option<[u8; 8]>,
     /// Pages met, for evicting memos.
@@ -171,6 +209,7 @@ impl<'a, 't> Pass<'a, 't> {
             salt,
             wall,
             started: wall.as_second(),
+            began: now,
             checkpointed: now,
             marks: Marks::default(),
             tally: Tally::default(),
@@ -178,6 +217,22 @@ impl<'a, 't> Pass<'a, 't> {
             bad: Vec::new(),
             bad_vouched: 0,
             notes: Vec::new(),
+            plan: Plan::Full {
+                why: Full::Snapshot,
+                since: None,
+            },
+            span: Span::default(),
+            span_started: None,
+            upstream_started: None,
+            cursor: None,
+            progress: Progress::default(),
+            was: None,
+            drift: Counts::default(),
+            latest: None,
+            misdated: false,
+            walks: 0,
+            counted: source.pages.is_counted(),
+            revived: false,
             reading: None,
             met: HashSet::new(),
             asked: HashSet::new(),
@@ -214,55 +269,129 @@ impl<'a, 't> Pass<'a, 't> {
     }
 
     fn listings(&mut self) -> Result<Outcome, Failure> {
+        self.recall_progress()?;
         if !self.mode.dry_run {
             self.adopt_config()?;
         }
         let mut next = self.begin()?;
         loop {
-            match self.walk(next) {
-                Ok(()) => {}
-                Err(failure) if self.resumed && self.tally.pages == 0 && is_dead(&failure) => {
-                    log::info!(
-                        "{}: the page where an interrupted pass went on is gone, it starts anew",
-                        self.source.name
-                    );
-                    self.start_anew()?;
-                    next = self.first_page();
-                    continue;
-                }
-                Err(failure) => return Err(failure),
+            let before = (self.tally.pages, self.tally.delivered());
+            if let Err(failure) = self.walk(next) {
+                next = self.once_more(failure, before.0)?;
+                continue;
             }
             if self.mode.probe {
                 return Ok(self.done());
             }
+            if std::mem::take(&mut self.misdated) {
+                next = self.start_anew()?;
+                continue;
+            }
+            if self.moved_while_read(before) {
+                next = self.again();
+                continue;
+            }
+            if let Some(following) = self.next_span()? {
+                next = following;
+                continue;
+            }
+            if !matches!(self.plan, Plan::Full { .. }) {
+                return self.finish_incremental();
+            }
             let (missing, known) = self.missing()?;
+            if missing > 0 && self.resumed && self.is_incremental() {
+                // While an interrupted pass was not running, what stood on pages to come may have moved to pages behind:
+                // only one from the start proves an absence.
+                next = self.start_anew()?;
+                continue;
+            }
             let moves = self.source.pages.moves() && self.met.len() > 1;
             if missing > 0 && moves && self.listing == 1 {
                 // Records move between pages while we read: one listing alone proves no absence. What either of two
                 // has met is there.
                 self.listing = 2;
-                self.before = None;
-                self.asked.clear();
-                next = self.first_page();
+                self.rewind();
+                next = self.again();
                 continue;
             }
             return self.finish(missing, known);
         }
     }
 
-    /// The place where a resumed pass went on is no more: everything is walked again.
-    fn start_anew(&mut self) -> Result<(), Failure> {
+    /// What to do about a walk that failed: the page to begin at once more, or the failure.
+    fn once_more(&mut self, failure: Failure, pages_before: u64) -> Result<Url, Failure> {
+        let at_first = self.tally.pages == pages_before;
+        if !is_dead(&failure) {
+            return Err(failure);
+        }
+        if self.resumed && at_first {
+            log::info!(
+                "{}: the page where an interrupted pass went on is gone, it starts anew",
+                self.source.name
+            );
+            return self.start_anew();
+        }
+        if at_first && matches!(self.plan, Plan::Cursor { .. }) {
+            log::warn!(
+                "{}: the upstream does not take our cursor any more ({}): everything is compared",
+                self.source.name,
+                failure.reason
+            );
+            self.plan = Plan::Full {
+                why: Full::DeadCursor,
+                since: None,
+            };
+            return self.start_anew();
+        }
+        if !at_first && !self.source.pages.is_counted() && !self.revived {
+            self.revived = true;
+            log::info!(
+                "{}: the way to the next page died on the way, the pass starts once more",
+                self.source.name
+            );
+            return self.start_anew();
+        }
+        Err(failure)
+    }
+
+    /// Everything that the plan asks for is walked again from its start, with nothing met yet.
+    fn start_anew(&mut self) -> Result<Url, Failure> {
         self.forget_position()?;
         self.marks.clear();
-        self.asked.clear();
-        self.before = None;
         (self.resumed, self.blind, self.listed, self.listing) = (false, false, 0, 1);
         self.started = self.wall.as_second();
-        Ok(())
+        self.cursor = None;
+        self.rewind();
+        Ok(self.again())
+    }
+
+    /// To walk the same part again.
+    fn again(&mut self) -> Url {
+        self.before = None;
+        self.asked.clear();
+        self.first_page()
+    }
+
+    /// Whether what was walked may have moved meanwhile, so that a record slipped through between two pages. A snapshot
+    /// finds it with its next pass; a window would not ask for it again.
+    fn moved_while_read(&mut self, before: (u64, u64)) -> bool {
+        self.walks = self.walks.saturating_add(1);
+        let pages = self.tally.pages - before.0;
+        let news = self.tally.delivered() > before.1;
+        let again = self.is_incremental()
+            && self.counted
+            && pages > 1
+            && news
+            && self.walks < MOST_WALKS
+            && !self.mode.dry_run;
+        if !again {
+            self.walks = 0;
+        }
+        again
     }
 
     pub(super) fn first_page(&self) -> Url {
-        self.source.pages.first(&self.source.url)
+        self.source.pages.first(&self.asked_url())
     }
 
     /// Walks pages until the listing ends.
@@ -281,97 +410,12 @@ impl<'a, 't> Pass<'a, 't> {
                 ));
             }
             match self.page(&url, pages)? {
-                Some(next) if !self.mode.probe => url = next,
+                Some(next) if !self.mode.probe && !self.misdated => {
+                    self.counted |= looks_counted(&url, &next);
+                    url = next;
+                }
                 _ => return Ok(()),
             }
-        }
-    }
-
-    /// Records that are known and that the listing did not have, and how many are known.
-    fn missing(&self) -> Result<(u64, u64), Failure> {
-        let known = self.tools.store.count(self.id);
-        let settled = self.all_304 && self.mode.settled == Some(self.tools.store.generation());
-        // While an interrupted pass was not running, what stood on pages to come may have moved to pages behind: only the
-        // pass from the start that follows proves an absence.
-        if settled || self.blind || self.resumed {
-            return Ok((0, known));
-        }
-        let mut missing = 0;
-        for entry in self.tools.store.records(self.id, None) {
-            let (_, record) = entry.map_err(|e| local(&e))?;
-            missing += u64::from(!self.marks.has(record.ordinal));
-        }
-        Ok((missing, known))
-    }
-
-    /// The listing is complete: deletions, and the end of the pass.
-    fn finish(&mut self, missing: u64, known: u64) -> Result<Outcome, Failure> {
-        if self.blind {
-            self.note("absent records were not deleted: a bad record without a readable key, or a body that may have been cut, was on the way".into());
-        }
-        if self.tally.duplicates > 0 {
-            self.note(format!(
-                "{} records came more than once in one answer under the same key: is `key` unique there?",
-                self.tally.duplicates
-            ));
-        }
-        let loss = judge(
-            self.listed,
-            known,
-            missing,
-            self.source.max_loss,
-            self.mode.confirmed || self.is_another_scope()?,
-        );
-        if loss == Loss::Gone {
-            self.delete_missing()?;
-        }
-        if !self.mode.dry_run {
-            self.forget_position()?;
-            self.evict_memos()?;
-            self.note_whole()?;
-            if loss != Loss::NeedsConfirmation && !self.blind {
-                self.note_scope()?;
-            }
-            // What a 304 vouched for was noted when it was read.
-            if self.bad_vouched == 0 && !self.resumed {
-                let noted = self.tools.sink.note_bad(&self.source.name, &self.bad);
-                noted.map_err(|error| sink_failure(&error))?;
-            }
-        }
-        if loss == Loss::NeedsConfirmation {
-            return Ok(Outcome::NeedsConfirmation { missing, known });
-        }
-        Ok(self.done())
-    }
-
-    fn done(&self) -> Outcome {
-        if self.tally.delivered() > 0 {
-            Outcome::Changed
-        } else {
-            Outcome::Unchanged
-        }
-    }
-
-    fn delete_missing(&mut self) -> Result<(), Failure> {
-        let mut after: Option<RecordKey> = None;
-        loop {
-            let mut pending = Pending::default();
-            for entry in self.tools.store.records(self.id, after.as_ref()) {
-                let (key, record) = entry.map_err(|e| local(&e))?;
-                if !self.marks.has(record.ordinal) {
-                    pending.counts.deleted += 1;
-                    pending.touch(record.ordinal);
-                    pending.delete(key, Gone::Missing);
-                    if pending.is_full() {
-                        break;
-                    }
-                }
-            }
-            let Some(last) = pending.last_key() else {
-                return Ok(());
-            };
-            after = Some(last);
-            self.flush(&mut pending)?;
         }
     }
 
@@ -382,7 +426,26 @@ impl<'a, 't> Pass<'a, 't> {
     }
 }
 
-/// What a dead page token is answered with.
+/// Whether two pages differ in a number that was counted up, so that there is an offset or a page number behind the link.
+fn looks_counted(page: &Url, next: &Url) -> bool {
+    let numbers = |url: &Url| -> Vec<(String, u64)> {
+        let pairs = url.query_pairs();
+        pairs
+            .filter(|(_, value)| value.len() < 10)
+            .filter_map(|(name, value)| Some((name.into_owned(), value.parse().ok()?)))
+            .collect()
+    };
+    let before = numbers(page);
+    numbers(next).iter().any(|(name, value)| {
+        let grown = before
+            .iter()
+            .any(|(known, before)| known == name && before < value);
+        let first = matches!(name.as_str(), "page" | "p" | "offset" | "skip" | "start");
+        grown || (first && !before.iter().any(|(known, _)| known == name))
+    })
+}
+
+/// What a dead page token, or a dead cursor, is answered with.
 fn is_dead(failure: &Failure) -> bool {
     matches!(failure.kind, Kind::Gone | Kind::Refused)
 }

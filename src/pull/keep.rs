@@ -6,6 +6,7 @@ use url::Url;
 use super::collection::Pass;
 use super::deliver::local;
 use super::memo::{Memo, Ordinals, page_id};
+use super::plan::Plan;
 use super::position::Position;
 use crate::record::Ordinal;
 use crate::store::{Batch, Key, SourceId, Tag};
@@ -37,8 +38,9 @@ impl Pass<'_, '_> {
             .map_err(|e| local(&e))
     }
 
-    /// Where to begin: at the first page, or where an earlier process was cut.
+    /// Where to begin: at the first page of what is due, or where an earlier process was cut.
     pub(super) fn begin(&mut self) -> Result<Url, Failure> {
+        self.make_plan();
         let key = Key::new(Tag::Position, self.id, b"");
         let stored = self.tools.store.get(&key).map_err(|e| local(&e))?;
         if stored.is_none() || self.mode.dry_run {
@@ -46,8 +48,17 @@ impl Pass<'_, '_> {
         }
         self.position = stored.as_deref().and_then(Position::decode);
         let now = self.wall.as_second();
+        // Who asks for everything is not served by the rest of a window.
+        let is_wanted = |position: &Position| {
+            let full = matches!(self.plan, Plan::Full { .. });
+            let wanted = self.is_incremental() && full;
+            !wanted || matches!(position.plan, Plan::Full { .. })
+        };
         let position = match &self.position {
-            Some(position) if position.resumable(self.mode.config, now, self.source.every) => {
+            Some(position)
+                if position.resumable(self.mode.config, now, self.source.every)
+                    && is_wanted(position) =>
+            {
                 position.clone()
             }
             _ => {
@@ -71,6 +82,13 @@ impl Pass<'_, '_> {
         self.listing = position.listing;
         self.listed = position.records;
         self.blind = position.blind;
+        if self.is_incremental() {
+            self.plan = position.plan;
+            self.span_started = position.span_started;
+            self.upstream_started = position.upstream_started;
+            self.cursor = position.cursor;
+            self.restore_span(position.span);
+        }
         Ok(position.next)
     }
 
@@ -128,6 +146,11 @@ impl Pass<'_, '_> {
                 records: self.listed,
                 listing: self.listing,
                 blind: self.blind,
+                plan: self.plan.clone(),
+                span: self.span,
+                span_started: self.span_started,
+                upstream_started: self.upstream_started,
+                cursor: self.cursor.clone(),
             };
             for (block, bytes) in self.marks.take_dirty() {
                 batch.put(Key::new(Tag::Bitmap, self.id, &block.to_be_bytes()), &bytes);

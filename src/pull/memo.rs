@@ -35,6 +35,8 @@ pub struct Memo {
     pub wire: u64,
     /// When it was fetched in full, in seconds since 1970.
     pub fetched: i64,
+    /// The cursor that it gave, as it came.
+    pub cursor: Option<String>,
     /// The records that it had.
     pub ordinals: Ordinals,
 }
@@ -67,6 +69,9 @@ impl Memo {
             .signed(self.fetched);
         let parts = self.ordinals.encode();
         head.number(parts.len() as u64);
+        if let Some(cursor) = &self.cursor {
+            head.bytes(cursor.as_bytes());
+        }
         std::iter::once(head.finish()).chain(parts).collect()
     }
 
@@ -75,7 +80,7 @@ impl Memo {
     pub fn decode(entries: &[Vec<u8>]) -> Option<Self> {
         let (head, parts) = entries.split_first()?;
         let mut head = Reader::new(head);
-        let memo = Self {
+        let mut memo = Self {
             config: head.bytes()?.try_into().ok()?,
             url: Url::parse(head.text()?).ok()?,
             validators: Validators {
@@ -100,9 +105,14 @@ impl Memo {
             blind: head.number()? != 0,
             wire: head.number()?,
             fetched: head.signed()?,
+            cursor: None,
             ordinals: Ordinals::decode(parts)?,
         };
-        (head.number()? == parts.len() as u64 && head.is_empty()).then_some(memo)
+        let is_whole = head.number()? == parts.len() as u64;
+        if !head.is_empty() {
+            memo.cursor = Some(head.text()?.to_owned());
+        }
+        (is_whole && head.is_empty()).then_some(memo)
     }
 
     /// Whether storing `self` over `stored` would say anything new. When it was fetched alone is not news: an upstream
@@ -221,6 +231,7 @@ mod tests {
             blind: false,
             wire: 1234,
             fetched: -5,
+            cursor: Some("\"1\"".into()),
             ordinals: Ordinals::collect(ordinals.into_iter()),
         }
     }
@@ -231,7 +242,9 @@ mod tests {
             let memo = memo(ordinals);
             let entries = memo.encode();
             prop_assert!(entries.iter().all(|entry| entry.len() < 2900));
-            prop_assert_eq!(Memo::decode(&entries), Some(memo));
+            prop_assert_eq!(Memo::decode(&entries), Some(memo.clone()));
+            let plain = Memo { cursor: None, ..memo };
+            prop_assert_eq!(Memo::decode(&plain.encode()), Some(plain));
             prop_assert_eq!(Memo::decode(&entries[..entries.len() - 1]), None, "a part is missing");
         }
 

@@ -2,10 +2,12 @@
 //!
 //! - [`collection`] walks the pages and keeps the order that makes it safe; `page` asks for one, `records` reads its
 //!   records, `deliver` brings changes to the sinks and then to the store, `keep` remembers pages and the position,
-//!   `adopt` says what a changed config undoes;
-//! - [`pages`] says what comes after a page, [`absence`] what a missing record means, [`repair`] what to do when store
-//!   and sink disagree: these decide, and do nothing;
-//! - [`memo`], [`marks`] and [`position`] are what is kept of a page and of a pass;
+//!   `course` what is asked for and how far that brought the source, `finish` ends it, `adopt` says what a changed config
+//!   undoes;
+//! - [`plan`] says which pass is due and why, [`window`] which span of update times it asks for, [`cursor`] which of two
+//!   is further, [`pages`] what comes after a page, [`absence`] what a missing record means, [`repair`] what to do when
+//!   store and sink disagree: these decide, and do nothing;
+//! - [`memo`], [`marks`], [`position`] and [`progress`] are what is kept of a page, of a pass and between passes;
 //! - [`select`] streams records out of a body, one at a time, however large the body is;
 //! - [`reading`] reads one as the config says, with [`key`];
 //! - [`digest`] gives equal digests to equal values, however they are written;
@@ -13,20 +15,27 @@
 
 pub mod absence;
 mod adopt;
+pub mod advice;
 mod codec;
 pub mod collection;
+mod course;
+pub mod cursor;
 mod deliver;
 pub mod digest;
+mod finish;
 mod keep;
 pub mod key;
 pub mod marks;
 pub mod memo;
 mod page;
 pub mod pages;
+pub mod plan;
 pub mod position;
+pub mod progress;
 pub mod reading;
 mod records;
 pub mod repair;
 pub mod replay;
 pub mod report;
 pub mod select;
+pub mod window;

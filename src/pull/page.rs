@@ -7,6 +7,7 @@ use super::memo::{Memo, Ordinals, page_id};
 use super::pages::{Next, PageFacts, PageFault};
 use super::records::PageRead;
 use crate::clock::Timestamp;
+use crate::config::{Cursor, CursorFrom, Pull};
 use crate::pointer::Pointer;
 use crate::upstream::client::{Answer, Ask, Full, Head, Held, shown};
 use crate::upstream::conditional::{Validators, fresh_for};
@@ -30,6 +31,7 @@ impl Pass<'_, '_> {
         };
         let before = self.wire();
         let now = self.tools.wait.clock().wall();
+        let sent = self.tools.wait.now();
         let mut answer = match self.tools.client.ask(&ask, now) {
             Ok(answer) => answer,
             Err(mut failure) => {
@@ -39,6 +41,7 @@ impl Pass<'_, '_> {
                 return Err(failure);
             }
         };
+        let elapsed = self.tools.wait.now().since(sent);
         let mut next = None;
         if let (Answer::NotModified(head), Some(memo)) = (&answer, &stored) {
             next = self.way_on(url, memo, head)?;
@@ -47,6 +50,7 @@ impl Pass<'_, '_> {
             }
         }
         self.tally.pages += 1;
+        self.note_time(&answer.head().headers, elapsed);
         let (memo, head) = match answer {
             Answer::NotModified(head) => {
                 // Only a request with a memo's validators is answered so.
@@ -57,6 +61,9 @@ impl Pass<'_, '_> {
                 };
                 memo.validators = memo.validators.refreshed_by(&head.headers);
                 memo.next = next;
+                if let Some(cursor) = self.page_cursor(&head.headers, |_| None, None) {
+                    memo.cursor = Some(cursor);
+                }
                 self.vouched(&memo, before);
                 (memo, *head)
             }
@@ -79,6 +86,7 @@ impl Pass<'_, '_> {
                 (self.fetched(url, &head, read, before, now)?, head)
             }
         };
+        self.take_cursor(memo.cursor.as_deref());
         self.met.insert(page_id(url));
         self.widest = self.widest.max(memo.records);
         self.notice_circle(url, &memo)?;
@@ -158,6 +166,21 @@ impl Pass<'_, '_> {
         }
     }
 
+    /// Places in the envelope that the way on and the cursor want to know.
+    pub(super) fn wanted(&self) -> Vec<Pointer> {
+        let mut wanted = self.source.pages.wanted();
+        if let Pull::Cursor(Cursor {
+            from: CursorFrom::Pointer(pointer),
+            ..
+        }) = &self.source.pull
+        {
+            if !wanted.contains(pointer) {
+                wanted.push(pointer.clone());
+            }
+        }
+        wanted
+    }
+
     fn wire(&self) -> u64 {
         let (up, down) = self.tools.client.traffic();
         up + down
@@ -190,7 +213,7 @@ impl Pass<'_, '_> {
         self.all_304 = false;
         self.listed += read.records;
         self.blind |= read.blind;
-        let wanted = self.source.pages.wanted();
+        let wanted = self.wanted();
         let found = |pointer: &Pointer| {
             let at = wanted.iter().position(|known| known == pointer)?;
             read.found.get(at).cloned().flatten()
@@ -207,6 +230,7 @@ impl Pass<'_, '_> {
             Next::End(_) => None,
             Next::Broken(fault) => return Err(broken(url, &fault)),
         };
+        let cursor = self.page_cursor(&head.headers, found, read.greatest.as_deref());
         Ok(Memo {
             config: self.mode.config,
             url: head.url.clone(),
@@ -222,6 +246,7 @@ impl Pass<'_, '_> {
             blind: read.blind,
             wire: self.wire() - before,
             fetched: now.as_second(),
+            cursor,
             ordinals: Ordinals::collect(read.met.iter()),
         })
     }

@@ -218,7 +218,7 @@ impl Pages {
                     (None, None) if facts.records == 0 => Next::End(End::EmptyPage),
                     (_, None) => Next::Broken(PageFault::MoreWithoutToken),
                     (_, Some(key)) => match scalar(key) {
-                        Ok(Some(key)) => Next::Page(replaced(facts.asked, param, &key)),
+                        Ok(Some(key)) => Next::Page(with_parameter(facts.asked, param, &key)),
                         Ok(None) | Err(_) => Next::Broken(PageFault::NotAToken(key.to_owned())),
                     },
                 }
@@ -235,7 +235,7 @@ fn counted(facts: &PageFacts<'_>, more: Option<&More>, step: impl Fn() -> (Strin
         Some(true) if facts.records == 0 => Next::Broken(PageFault::MoreWithoutToken),
         _ => {
             let (param, value) = step();
-            Next::Page(replaced(facts.asked, &param, &value.to_string()))
+            Next::Page(with_parameter(facts.asked, &param, &value.to_string()))
         }
     }
 }
@@ -250,7 +250,7 @@ fn with_token(
         (Some(false), _) => Next::End(End::NoMore),
         (Some(true), None) => Next::Broken(PageFault::MoreWithoutToken),
         (None, None) => Next::End(End::NoNext),
-        (_, Some(token)) => Next::Page(replaced(facts.asked, param, &token)),
+        (_, Some(token)) => Next::Page(with_parameter(facts.asked, param, &token)),
     }
 }
 
@@ -372,11 +372,12 @@ fn parameter(url: &Url, name: &str) -> Option<String> {
 }
 
 fn set(url: &mut Url, name: &str, value: &str) {
-    *url = replaced(url, name, value);
+    *url = with_parameter(url, name, value);
 }
 
 /// `url` with the query parameter `name` set; the others stay where they are, as they were written.
-fn replaced(url: &Url, name: &str, value: &str) -> Url {
+#[must_use]
+pub fn with_parameter(url: &Url, name: &str, value: &str) -> Url {
     let encoded: String = url::form_urlencoded::Serializer::new(String::new())
         .append_pair(name, value)
         .finish();

@@ -5,7 +5,7 @@ use std::fmt;
 use super::digest::Canon;
 use super::key::key_of;
 use crate::clock::Timestamp;
-use crate::config::{Deleted, Source};
+use crate::config::{Deleted, Ignore, Pull, Source};
 use crate::json::{Json, Kind, number, time};
 use crate::record::{Digest, RecordKey};
 
@@ -51,9 +51,14 @@ impl<'a> RecordReader<'a> {
     /// For the records of `source`.
     #[must_use]
     pub fn new(source: &'a Source) -> Self {
+        let mut ignore = source.ignore.clone();
+        if let (Pull::Window(_), Some(updated)) = (&source.pull, &source.updated) {
+            // Upstreams touch it in bulk.
+            ignore.push(Ignore::At(updated.field.clone()));
+        }
         Self {
             source,
-            canon: Canon::new(&source.ignore),
+            canon: Canon::new(&ignore),
         }
     }
 

@@ -3,13 +3,15 @@
 use url::Url;
 
 use super::collection::Pass;
+use super::cursor;
 use super::deliver::local;
 use super::deliver::{Delivery, Pending};
 use super::marks::Marks;
 use super::reading::{BadRecord, Reading};
 use super::select::{Layout, SelectError, Selector};
+use super::window;
 use crate::clock::Timestamp;
-use crate::config::{Format, OnBad, Pages};
+use crate::config::{Cursor, CursorFrom, Format, OnBad, Pages, Pull};
 use crate::json::Json;
 use crate::pointer::Pointer;
 use crate::record::{Digest, Gone, Known, Ordinal};
@@ -35,6 +37,8 @@ pub(super) struct PageRead {
     pub(super) met: Marks,
     /// Raw JSON of the last record's paging key.
     pub(super) last_key: Option<String>,
+    /// The greatest cursor in its records.
+    pub(super) greatest: Option<String>,
     /// Raw JSON of the envelope's wanted places.
     pub(super) found: Vec<Option<String>>,
 }
@@ -56,7 +60,7 @@ impl Pass<'_, '_> {
         proven_end: bool,
     ) -> Result<PageRead, Failure> {
         let source = self.source;
-        let wanted = source.pages.wanted();
+        let wanted = self.wanted();
         let places: Vec<&Pointer> = wanted.iter().collect();
         let layout = Layout {
             format: source.format,
@@ -81,6 +85,22 @@ impl Pass<'_, '_> {
                     .ok()
                     .and_then(|json| key.find(json))
                     .map(|value| value.as_str().to_owned());
+            }
+            if let Pull::Cursor(Cursor {
+                from: CursorFrom::Field(field),
+                ..
+            }) = &source.pull
+            {
+                let value = Json::parse(record.raw)
+                    .ok()
+                    .and_then(|json| field.find(json))
+                    .and_then(|value| cursor::scalar(value.as_str()));
+                if let Some(value) = value {
+                    page.greatest = Some(match page.greatest.take() {
+                        Some(known) => cursor::greater(known, &value),
+                        None => value,
+                    });
+                }
             }
             match self.record(record.raw, &mut pending, &mut page.met) {
                 Ok(()) => {}
@@ -137,7 +157,12 @@ impl Pass<'_, '_> {
                 .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
         if reading.deleted {
-            if let Some(known) = known {
+            // Of a record and its tombstone in one answer the later one counts, whichever comes first.
+            let older = |known: &Known| {
+                on_page.has(known.ordinal)
+                    && reading.updated.map(Timestamp::as_millisecond) < known.updated_ms
+            };
+            if let Some(known) = known.filter(|known| !older(known)) {
                 pending.counts.deleted += 1;
                 pending.touch(known.ordinal);
                 pending.delete(reading.key, Gone::Tombstone);
@@ -190,6 +215,7 @@ impl Pass<'_, '_> {
                 .next_ordinal(self.id)
                 .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
+        self.note_late(reading.updated, known.is_some());
         if !on_page.has(ordinal) {
             let count = if known.is_some() {
                 &mut pending.counts.changed
@@ -214,6 +240,26 @@ impl Pass<'_, '_> {
         };
         pending.upsert(key, json.as_str(), updated, now_known);
         Ok(())
+    }
+
+    /// A record is new or different: how late that became visible, and whether an earlier pass should have seen it.
+    fn note_late(&mut self, updated: Option<Timestamp>, known: bool) {
+        if !self.is_incremental() || self.mode.dry_run {
+            return;
+        }
+        if let (Some(updated), Some(was)) = (updated, self.was) {
+            self.progress
+                .note_lateness(window::lateness_of(updated, was));
+        }
+        // What was updated since the last pass started could not have been met by it.
+        let is_news = updated
+            .zip(self.was)
+            .is_some_and(|(updated, was)| updated >= was);
+        if !is_news && known {
+            self.drift.changed += 1;
+        } else if !is_news {
+            self.drift.added += 1;
+        }
     }
 
     /// Marks a record as met; says whether this pass had not met it yet.

@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use super::plan::Full;
+use super::progress::Progress;
 use crate::config::Source;
 use crate::record::{Digest, Fingerprint, Known};
 use crate::sink::SinkError;
@@ -107,6 +109,12 @@ impl From<SinkError> for RepairError {
 #[must_use]
 pub fn config_key(id: SourceId) -> Key {
     Key::new(Tag::Counter, id, b"config")
+}
+
+/// Where the store keeps how far the incremental passes of a source have come.
+#[must_use]
+pub fn progress_key(id: SourceId) -> Key {
+    Key::new(Tag::Counter, id, b"progress")
 }
 
 /// Makes store and sink agree before the first pass. Can be cut at any point: it is decided and done again.
@@ -236,6 +244,14 @@ fn relearn(store: &mut Store, sink: &SqliteSink, source: &Source) -> Result<(), 
     let config = written.filter(|written| written.whole);
     let config = config.map_or(NO_CONFIG.to_vec(), |written| written.config);
     commit(store, |batch| batch.put(config_key(id), &config))?;
+    // What was learnt again may be older than the watermark says.
+    let progress = store.get(&progress_key(id))?;
+    if let Some(mut progress) = progress.as_deref().and_then(Progress::decode) {
+        progress.owed = Some(Full::Lost);
+        commit(store, |batch| {
+            batch.put(progress_key(id), &progress.encode())
+        })?;
+    }
     store.forget(id)?;
     let last = sink.generation()?;
     let mut uncertain = std::collections::HashSet::new();
@@ -286,7 +302,12 @@ fn forget_unnamed<'a>(
         .filter(|(_, name)| !sources.clone().any(|source| source.name == *name))
         .map(|(id, _)| id)
         .collect();
-    unnamed.into_iter().try_for_each(|id| store.forget(id))
+    for id in unnamed {
+        // How far its passes had come goes first: it says that the rest is there.
+        commit(store, |batch| batch.remove(progress_key(id)))?;
+        store.forget(id)?;
+    }
+    Ok(())
 }
 
 /// Marks every record of a source as unknown, so that the next pass delivers all of them.

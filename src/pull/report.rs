@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::collection::Latest;
 use crate::upstream::outcome::{Failure, Kind};
 
 /// What a pass has done so far.
@@ -110,6 +111,8 @@ impl Outcome {
 pub struct Report {
     /// The source's name.
     pub source: String,
+    /// What kind of pass it was.
+    pub pull: String,
     /// How it ended.
     pub outcome: Outcome,
     /// In numbers.
@@ -120,6 +123,8 @@ pub struct Report {
     pub fresh_for: Duration,
     /// The pass had been started by an earlier process, so that its first pages may be old news.
     pub resumed: bool,
+    /// Where the next pass goes on, for the agent to remember.
+    pub latest: Option<Latest>,
     /// What an operator should know beside the outcome.
     pub notes: Vec<String>,
 }
@@ -150,11 +155,13 @@ impl Report {
     pub fn new(source: &str, outcome: Outcome) -> Self {
         Self {
             source: source.to_owned(),
+            pull: String::new(),
             outcome,
             tally: Tally::default(),
             elapsed: Duration::ZERO,
             fresh_for: Duration::ZERO,
             resumed: false,
+            latest: None,
             notes: Vec::new(),
         }
     }
@@ -170,7 +177,7 @@ impl Report {
     pub fn line(&self) -> Line {
         Line {
             source: self.source.clone(),
-            pull: "snapshot".into(),
+            pull: self.pull.clone(),
             outcome: self.outcome.word().into(),
             reason: self.reason(),
             tally: self.tally,

@@ -69,6 +69,17 @@ pub enum Answer {
     NotModified(Box<Head>),
 }
 
+impl Answer {
+    /// Its head.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        match self {
+            Self::Full(full) => &full.head,
+            Self::Empty(head) | Self::NotModified(head) => head,
+        }
+    }
+}
+
 /// An answer's head.
 #[derive(Debug)]
 pub struct Head {
