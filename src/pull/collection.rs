@@ -12,7 +12,7 @@ use url::Url;
 use super::deliver::{Counts, local};
 use super::marks::Marks;
 use super::memo::{Ordinals, page_id};
-use super::pages::PageFault;
+use super::pages::{PageFault, looks_counted};
 use super::plan::{Full, Plan};
 use super::position::Position;
 use super::progress::Progress;
@@ -399,6 +399,7 @@ impl<'a, 't> Pass<'a, 't> {
         let mut url = first;
         let mut pages = 0u32;
         loop {
+            let listed = self.listed;
             pages += 1;
             if !self.asked.insert(page_id(&url)) {
                 return Err(broken(&url, &PageFault::Repeats(shown(&url))));
@@ -411,7 +412,7 @@ impl<'a, 't> Pass<'a, 't> {
             }
             match self.page(&url, pages)? {
                 Some(next) if !self.mode.probe && !self.misdated => {
-                    self.counted |= looks_counted(&url, &next);
+                    self.counted |= looks_counted(&url, &next, self.listed - listed);
                     url = next;
                 }
                 _ => return Ok(()),
@@ -424,25 +425,6 @@ impl<'a, 't> Pass<'a, 't> {
             self.notes.push(note);
         }
     }
-}
-
-/// Whether two pages differ in a number that was counted up, so that there is an offset or a page number behind the link.
-fn looks_counted(page: &Url, next: &Url) -> bool {
-    let numbers = |url: &Url| -> Vec<(String, u64)> {
-        let pairs = url.query_pairs();
-        pairs
-            .filter(|(_, value)| value.len() < 10)
-            .filter_map(|(name, value)| Some((name.into_owned(), value.parse().ok()?)))
-            .collect()
-    };
-    let before = numbers(page);
-    numbers(next).iter().any(|(name, value)| {
-        let grown = before
-            .iter()
-            .any(|(known, before)| known == name && before < value);
-        let first = matches!(name.as_str(), "page" | "p" | "offset" | "skip" | "start");
-        grown || (first && !before.iter().any(|(known, _)| known == name))
-    })
 }
 
 /// What a dead page token, or a dead cursor, is answered with.

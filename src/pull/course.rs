@@ -21,7 +21,7 @@ use crate::upstream::headers::Headers;
 use crate::upstream::outcome::Failure;
 
 /// How far the origin of a first pass may be off before it is asked for again: our own clock was wrong then.
-const ORIGIN_SLACK: Duration = Duration::from_secs(3600);
+const ORIGIN_SLACK: Duration = Duration::from_secs(2 * 3600);
 
 impl Pass<'_, '_> {
     /// Whether there are passes of this source that do not list everything.
@@ -145,9 +145,9 @@ impl Pass<'_, '_> {
             None,
         ) = (window.first, &mut self.plan, self.progress.origin)
         {
-            let right = window::start(started, first);
+            let right = window::origin(started, first);
             let off = right.duration_since(*since).unsigned_abs();
-            if off > ORIGIN_SLACK.max(window::grid(first)) {
+            if off > ORIGIN_SLACK {
                 *since = right;
                 self.misdated = true;
             }

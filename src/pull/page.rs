@@ -51,6 +51,10 @@ impl Pass<'_, '_> {
         }
         self.tally.pages += 1;
         self.note_time(&answer.head().headers, elapsed);
+        if self.misdated {
+            // What was asked for is not what is wanted.
+            return Ok(None);
+        }
         let (memo, head) = match answer {
             Answer::NotModified(head) => {
                 // Only a request with a memo's validators is answered so.

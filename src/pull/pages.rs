@@ -375,6 +375,27 @@ fn set(url: &mut Url, name: &str, value: &str) {
     *url = with_parameter(url, name, value);
 }
 
+/// Whether there is a page number or an offset behind a link: the next page's URL differs from this one's, which had so many
+/// `records`, in a number that went up by one or by those records.
+#[must_use]
+pub fn looks_counted(page: &Url, next: &Url, records: u64) -> bool {
+    let numbers = |url: &Url| -> Vec<(String, u64)> {
+        url.query_pairs()
+            .filter_map(|(name, value)| Some((name.into_owned(), value.parse().ok()?)))
+            .collect()
+    };
+    let before = numbers(page);
+    numbers(next).iter().any(|(name, value)| {
+        match before.iter().find(|(known, _)| known == name) {
+            Some((_, before)) => value
+                .checked_sub(*before)
+                .is_some_and(|step| step == 1 || (step == records && records > 1)),
+            // The first page often goes without.
+            None => (*value == 2 && name.contains("page")) || (*value == records && records > 1),
+        }
+    })
+}
+
 /// `url` with the query parameter `name` set; the others stay where they are, as they were written.
 #[must_use]
 pub fn with_parameter(url: &Url, name: &str, value: &str) -> Url {

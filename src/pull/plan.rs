@@ -154,7 +154,7 @@ fn origin(source: &Source, progress: &Progress, now: Timestamp) -> Option<Timest
     let first = window.first?;
     match progress.origin {
         Some((known, origin)) if known == first => Some(origin),
-        _ => Some(window::start(now, first.max(Duration::from_secs(6)))),
+        _ => Some(window::origin(now, first)),
     }
 }
 

@@ -30,6 +30,13 @@ pub fn start(watermark: Timestamp, lateness: Duration) -> Timestamp {
     floor(earlier(watermark, lateness), grid(lateness))
 }
 
+/// From when on a copy holds everything that reaches `first` back from `now`: floored to a whole hour, so that trying again
+/// asks for the same URL.
+#[must_use]
+pub fn origin(now: Timestamp, first: Duration) -> Timestamp {
+    floor(earlier(now, first), Duration::from_secs(3600))
+}
+
 /// The first span of a pass that starts at `since`. With a `step` it ends after it, unless that would reach `now`, the time
 /// upstream: at the live edge nothing ends, so that the URL repeats.
 #[must_use]

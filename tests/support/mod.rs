@@ -21,3 +21,4 @@ pub mod proxy;
 pub mod replay;
 pub mod trace;
 pub mod upstream;
+pub mod world;

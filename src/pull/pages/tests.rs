@@ -367,3 +367,34 @@ fn the_last_key_starts_the_next_page() {
         "broken: the upstream says that there is more, but not where"
     );
 }
+
+#[test]
+fn a_count_behind_a_link_is_seen() {
+    let table = [
+        ("?page=1", "?page=2", 100, true),
+        ("", "?per_page=100&page=2", 100, true),
+        ("?per_page=100", "?per_page=100&page=2", 30, true),
+        ("?offset=0", "?offset=100", 100, true),
+        ("", "?startAt=50", 50, true),
+        ("?offset=100", "?offset=130", 30, true),
+        ("?after=100", "?after=181", 80, false),
+        ("?start_time=0", "?start_time=1700000000", 1000, false),
+        ("", "?cursor=2", 100, false),
+        ("?cursor=abc", "?cursor=abd", 100, false),
+        ("?page=2", "?page=2&x=1", 100, false),
+        (
+            "?since=9007199254740993",
+            "?since=9007199254740993&t=a",
+            1,
+            false,
+        ),
+    ];
+    for (page, next, records, expected) in table {
+        let url = |query: &str| Url::parse(&format!("https://a.example/p{query}")).unwrap();
+        assert_eq!(
+            looks_counted(&url(page), &url(next), records),
+            expected,
+            "{page} {next}"
+        );
+    }
+}
