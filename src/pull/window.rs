@@ -178,7 +178,7 @@ mod tests {
             let start = start(watermark, lateness);
             let exact = watermark - lateness;
             prop_assert!(start <= exact);
-            prop_assert!(exact - start < jiff::SignedDuration::try_from(grid(lateness)).unwrap().into());
+            prop_assert!(exact - start < jiff::SignedDuration::try_from(grid(lateness)).unwrap());
         }
 
         /// Every record that was visible when a window's walk started lies in it or had been visible in the pass before.
