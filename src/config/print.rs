@@ -69,6 +69,9 @@ fn agent(text: &mut Text, agent: &Agent) {
     text.line("state", path(&agent.state));
     text.line("control", path(&agent.control));
     text.span("checkpoint", agent.checkpoint);
+    if let Some(file) = &agent.time_sync {
+        text.line("time_sync", path(file));
+    }
 }
 
 fn upstream(text: &mut Text, name: &str, upstream: &Upstream) {
@@ -110,6 +113,7 @@ fn upstream(text: &mut Text, name: &str, upstream: &Upstream) {
         Proxy::Url(url) => text.string("proxy", url),
     }
     text.line("insecure_http", upstream.insecure_http.to_string());
+    text.span("min_interval", upstream.min_interval);
     let limits = &upstream.limits;
     text.section(&format!("upstream.{name}.limits"));
     text.span("connect", limits.connect);

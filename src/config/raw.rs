@@ -24,7 +24,7 @@ pub(super) const TOP: Keys = Keys {
     later: &["document", "door", "hook", "remote"],
     upstream: &[],
 };
-pub(super) const AGENT: Keys = keys(&["id", "state", "control", "checkpoint"]);
+pub(super) const AGENT: Keys = keys(&["id", "state", "control", "checkpoint", "time_sync"]);
 pub(super) const UPSTREAM: Keys = Keys {
     known: &[
         "base",
@@ -36,6 +36,7 @@ pub(super) const UPSTREAM: Keys = Keys {
         "client_cert",
         "proxy",
         "insecure_http",
+        "min_interval",
         "limits",
     ],
     later: &["budget"],
@@ -87,7 +88,14 @@ pub(super) const SOURCE: Keys = Keys {
         "journal",
         "sinks",
     ],
-    upstream: &["base", "roots", "client_cert", "insecure_http", "limits"],
+    upstream: &[
+        "base",
+        "roots",
+        "client_cert",
+        "insecure_http",
+        "min_interval",
+        "limits",
+    ],
 };
 /// Keys of a source that describe its own upstream, beside `url` only.
 pub(super) const SOURCE_UPSTREAM: [&str; 5] = ["auth", "headers", "scope", "extra_ca", "proxy"];

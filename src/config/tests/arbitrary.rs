@@ -96,6 +96,7 @@ prop_compose! {
         client in option::of(secret()),
         proxy in select(vec![Proxy::Environment, Proxy::Direct, Proxy::Url("http://p.example:3128".to_owned())]),
         insecure_http: bool,
+        min_interval in (0..600_000u64).prop_map(Duration::from_millis),
         limits in limits(),
     ) -> Upstream {
         Upstream {
@@ -108,6 +109,7 @@ prop_compose! {
             client_cert: client.map(|key| ClientCert { cert: "/c.pem".into(), key }),
             proxy,
             insecure_http,
+            min_interval,
             limits,
         }
     }
@@ -369,12 +371,13 @@ prop_compose! {
         id in "[A-Za-z0-9._-]{1,64}",
         state in "/[a-z ü\"\\\\]{0,20}",
         checkpoint in span(SECOND_MS),
+        time_sync in option::of("/[a-z]{1,5}"),
         upstream in upstream_of("https://h.example/api/"),
         other in upstream_of("https://[::1]:8443/"),
         source in bare_source().prop_flat_map(record),
     ) -> Config {
         let upstreams = BTreeMap::from([("u".to_owned(), upstream), ("Other_1".to_owned(), other)]);
-        let agent = Agent { id, control: Path::new(&state).join("c"), state: state.into(), checkpoint };
+        let agent = Agent { id, control: Path::new(&state).join("c"), state: state.into(), checkpoint, time_sync: time_sync.map(Into::into) };
         Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), warnings: Vec::new() }
     }
 }
