@@ -67,13 +67,14 @@ impl fmt::Display for Plea {
 /// Reads the manners out of an answer. Of several pleas the longest counts.
 #[must_use]
 pub fn manners(status: u16, headers: &Headers, now: Timestamp) -> Manners {
-    let refused = matches!(status, 408 | 425 | 429 | 500..=599)
-        || (status == 403 && is_rate_limited(headers));
+    let refusal = match status {
+        408 | 425 | 429 | 503 => wait_after_refusal(headers, now),
+        403 if is_rate_limited(headers) => wait_after_refusal(headers, now),
+        500..=599 => retry_after(headers, now),
+        _ => None,
+    };
     let pleas = [
-        (
-            Plea::RetryAfter,
-            retry_after(headers, now).filter(|_| refused),
-        ),
+        (Plea::RetryAfter, refusal),
         (Plea::Backoff, seconds(headers, "backoff")),
         (Plea::Spent, spent(headers, now)),
     ];
@@ -89,12 +90,14 @@ pub fn manners(status: u16, headers: &Headers, now: Timestamp) -> Manners {
     }
 }
 
-/// How long a refusal asks to wait: `Retry-After`, else until a limit is reset, whatever is left of it.
+/// How long a refusal asks to wait: `Retry-After`, else until the reset of a limit of which nothing is said to be left.
+/// (GitHub sends its hourly limit with every answer: what is not spent is not why we were refused.)
 #[must_use]
 pub fn wait_after_refusal(headers: &Headers, now: Timestamp) -> Option<Duration> {
     retry_after(headers, now).or_else(|| {
         quotas(headers, now)
             .into_iter()
+            .filter(|quota| quota.remaining.is_none_or(|left| left == 0))
             .filter_map(|quota| quota.reset)
             .max()
     })

@@ -60,6 +60,13 @@ impl Turn {
         (!span.is_zero()).then_some(Pause { span, plea })
     }
 
+    /// Why nothing is asked now, if a pause is left that is not sat out.
+    #[must_use]
+    pub fn refuses(&self, now: Mono) -> Option<Failure> {
+        let pause = self.paused(now).filter(|pause| pause.span > SAT_OUT)?;
+        Some(throttled(pause))
+    }
+
     /// A person wants an answer all the same.
     pub fn insist(&mut self) {
         self.paused = None;
@@ -92,13 +99,11 @@ impl Turn {
             return Ok(());
         }
         let now = wait.now();
-        let pause = self.paused(now);
-        if let Some(pause) = pause.filter(|pause| pause.span > SAT_OUT) {
-            return Err(throttled(pause).at(shown(url)));
+        if let Some(failure) = self.refuses(now) {
+            return Err(failure.at(shown(url)));
         }
-        let left = self
-            .interval_left(now)
-            .max(pause.map(|pause| pause.span).unwrap_or_default());
+        let pause = self.paused(now).map(|pause| pause.span).unwrap_or_default();
+        let left = self.interval_left(now).max(pause);
         if !left.is_zero() {
             log::debug!("{}: asked in {:.1} s", shown(url), left.as_secs_f64());
             wait.pause_until(now.after(left)).map_err(|_| stopped())?;
@@ -110,8 +115,7 @@ impl Turn {
 }
 
 /// What a pause means for who wants to ask now.
-#[must_use]
-pub fn throttled(pause: Pause) -> Failure {
+fn throttled(pause: Pause) -> Failure {
     let left = pause
         .span
         .as_secs()

@@ -206,7 +206,12 @@ fn a_refusal_says_when_in_one_way_or_another() {
         |lines| wait_after_refusal(&fields(lines), NOW.parse().unwrap()).map(|wait| wait.as_secs());
     assert_eq!(wait("Retry-After: 5\nX-RateLimit-Reset: 120"), Some(5));
     assert_eq!(wait("X-RateLimit-Reset: 120"), Some(120));
-    assert_eq!(wait("RateLimit: \"d\";r=3;t=9"), Some(9));
+    assert_eq!(wait("RateLimit: \"d\";r=0;t=9"), Some(9));
+    assert_eq!(wait("RateLimit: \"d\";r=3;t=9"), None);
+    assert_eq!(
+        wait("X-RateLimit-Remaining: 4999\nX-RateLimit-Reset: 1796065200"),
+        None
+    );
     assert_eq!(wait("X-RateLimit-Limit: 120"), None);
     let about_quantity = |lines| is_rate_limited(&fields(lines));
     assert!(about_quantity("X-RateLimit-Remaining: 0"));
