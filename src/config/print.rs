@@ -262,10 +262,7 @@ fn record(text: &mut Text, source: &Source) {
         let format = time_format(&updated.format);
         text.line(
             "updated",
-            table([
-                ("field", pointer(&updated.field)),
-                ("format", quoted(format)),
-            ]),
+            table([("field", pointer(&updated.field)), ("format", format)]),
         );
     }
     let rules = source
@@ -299,16 +296,33 @@ fn relative(url: &Url, base: Option<&Url>) -> String {
     }
 }
 
-/// How the file names a format.
-pub(super) fn time_format(format: &TimeFormat) -> &'static str {
+/// A time format, as TOML.
+fn time_format(format: &TimeFormat) -> String {
     match format {
+        TimeFormat::Pattern(_) => time_format_name(format),
+        _ => quoted(&time_format_name(format)),
+    }
+}
+
+/// How the file names a format: a name, or a pattern's table.
+pub(super) fn time_format_name(format: &TimeFormat) -> String {
+    let name = match format {
         TimeFormat::Rfc3339 => "rfc3339",
         TimeFormat::Rfc3339Ms => "rfc3339-ms",
         TimeFormat::Rfc3339Us => "rfc3339-us",
         TimeFormat::EpochS => "epoch-s",
         TimeFormat::EpochMs => "epoch-ms",
         TimeFormat::EpochUs => "epoch-us",
-    }
+        TimeFormat::Pattern(pattern) => {
+            let zone = pattern.zone().map(|zone| ("zone", quoted(zone)));
+            return table(
+                [("pattern", quoted(pattern.text()))]
+                    .into_iter()
+                    .chain(zone),
+            );
+        }
+    };
+    name.to_owned()
 }
 
 /// The form of `pull`, as TOML.
@@ -323,7 +337,7 @@ pub(super) fn pull(source: &Source) -> String {
             let updated = source.updated.iter().flat_map(|updated| {
                 [
                     ("field", pointer(&updated.field)),
-                    ("format", quoted(time_format(&updated.format))),
+                    ("format", time_format(&updated.format)),
                 ]
             });
             let until = window
@@ -352,7 +366,7 @@ pub(super) fn pull(source: &Source) -> String {
 }
 
 fn time_param(time: &TimeParam) -> String {
-    let format = [("format", quoted(time_format(&time.format)))];
+    let format = [("format", time_format(&time.format))];
     table(param(&time.param).into_iter().chain(format))
 }
 

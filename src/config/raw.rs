@@ -106,6 +106,7 @@ pub(super) const OAUTH2: Keys = keys(&["token_url", "client_id", "client_secret"
 pub(super) const SECRET: Keys = keys(&["credential", "file", "env"]);
 pub(super) const DELETED: Keys = keys(&["pointer", "equals", "null"]);
 pub(super) const UPDATED: Keys = keys(&["field", "format"]);
+pub(super) const TIME_PATTERN: Keys = keys(&["pattern", "zone"]);
 pub(super) const RECONCILE: Keys = keys(&["every", "at", "max_loss"]);
 pub(super) const PULL: Keys = keys(&["window", "cursor"]);
 pub(super) const WINDOW: Keys = keys(&[

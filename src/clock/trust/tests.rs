@@ -45,7 +45,8 @@ fn who_is_believed() {
     let noon = "2027-03-01T12:00:00Z";
     let a = |told| host("a", told, 0);
     let b = |told| host("b", told, 0);
-    let table: &[(&str, Option<&str>, Vec<Sighting>, Trust, bool)] = &[
+    type Row<'a> = (&'a str, Option<&'a str>, Vec<Sighting>, Trust, bool);
+    let table: &[Row<'_>] = &[
         // Nobody says anything.
         (noon, None, vec![], NOBODY, false),
         ("1970-01-01T00:00:07Z", None, vec![], BEHIND, false),

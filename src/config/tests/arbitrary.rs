@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
+use crate::json::time::Pattern;
 
 const SECOND_MS: u64 = 1000;
 const DAY_MS: u64 = 86_400_000;
@@ -179,6 +180,7 @@ fn record(source: Source) -> impl Strategy<Value = Source> {
         TimeFormat::EpochMs,
         TimeFormat::EpochUs,
         TimeFormat::Rfc3339Us,
+        TimeFormat::Pattern(Pattern::new("%d.%m.%Y \"%H:%M", Some("CET-1")).unwrap()),
     ]);
     let rules = select(vec!["string", "number >= 0", "string | null"]);
     let columns = prop::collection::btree_map("c[a-z0-9_-]{0,5}", place(), 0..4);
