@@ -6,13 +6,17 @@
 //! of an upstream.
 
 mod trust;
+mod witness;
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 pub use jiff::Timestamp;
 
-pub use self::trust::{Reading, Sure, Trust, Unsure};
+pub use self::trust::{
+    AGREE, Evidence, Reading, Sighting, Sure, Trust, Unsure, build_floor, judge, raised,
+};
+pub use self::witness::Witnesses;
 
 /// An instant on the monotonic clock, counted from an arbitrary origin. Suspended time counts (`CLOCK_BOOTTIME`), so a
 /// device that slept does not think that its data is fresh.

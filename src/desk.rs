@@ -27,8 +27,22 @@ pub struct Status {
     pub pid: Option<u32>,
     /// What a person should look at: damage, an unusable state directory, a config that was not taken.
     pub alarms: Vec<String>,
+    /// What this device's own clock is worth.
+    #[serde(default)]
+    pub clock: ClockStatus,
     /// The sources by name.
     pub sources: BTreeMap<String, SourceStatus>,
+}
+
+/// What this device's own clock is worth.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockStatus {
+    /// `sure` or `unsure`.
+    pub state: String,
+    /// Why.
+    pub reason: String,
+    /// The latest instant that has passed for sure: certificates are never checked as of an earlier one.
+    pub floor: String,
 }
 
 /// How one source stands.

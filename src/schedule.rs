@@ -46,6 +46,8 @@ pub enum Why {
     RetryAfter,
     /// After a failure, longer each time.
     Backoff,
+    /// The upstream asked not to be polled more often.
+    PollInterval,
 }
 
 impl fmt::Display for Why {
@@ -55,6 +57,7 @@ impl fmt::Display for Why {
             Self::Fresh => "fresh until then",
             Self::RetryAfter => "asked to wait",
             Self::Backoff => "backing off",
+            Self::PollInterval => "the upstream's poll interval",
         })
     }
 }
@@ -92,6 +95,25 @@ pub fn next_due(rhythm: Rhythm, elapsed: Duration, ended: Ended, dice: f64) -> (
                 _ => (elapsed.saturating_add(backoff), Why::Backoff),
             }
         }
+    }
+}
+
+/// The same due time, but no sooner than `least` after the end of the pass, with `why`; and then up to a tenth later, so that
+/// not everybody is back in the same second.
+#[must_use]
+pub fn no_sooner(
+    due: (Duration, Why),
+    elapsed: Duration,
+    (least, why): (Duration, Why),
+    dice: f64,
+) -> (Duration, Why) {
+    let later = least
+        .saturating_add(least.mul_f64(0.1 * dice.clamp(0.0, 1.0)))
+        .saturating_add(elapsed);
+    if elapsed.saturating_add(least) > due.0 {
+        (later, why)
+    } else {
+        due
     }
 }
 
@@ -178,6 +200,23 @@ mod tests {
         for (ended, elapsed, dice, seconds, why) in table {
             let due = next_due(RHYTHM, Duration::from_secs(*elapsed), *ended, *dice);
             assert_eq!(due, (Duration::from_secs(*seconds), *why), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_can_only_put_off() {
+        let seconds = Duration::from_secs;
+        let due = (seconds(900), Why::Every);
+        let table = [
+            (60, 0.5, due),
+            (890, 1.0, due),
+            (891, 0.0, (seconds(901), Why::PollInterval)),
+            (1000, 0.5, (seconds(1060), Why::PollInterval)),
+            (0, 1.0, due),
+        ];
+        for (least, dice, expected) in table {
+            let least = (seconds(least), Why::PollInterval);
+            assert_eq!(no_sooner(due, seconds(10), least, dice), expected);
         }
     }
 

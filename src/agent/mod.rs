@@ -1,13 +1,18 @@
 //! The loop: what is due, do one step, wait.
 
 mod care;
+mod course;
+mod hours;
+mod manners;
 mod turn;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::turn::{asked_to_wait, stored_course};
+use self::hours::Hours;
+use self::manners::remembered_pause;
+use self::course::stored_course;
 use crate::clock::{Mono, Timestamp};
 use crate::config::{self, Config, Pull};
 use crate::desk::{Desk, Event, Moments, SourceStatus, Wish};
@@ -35,6 +40,7 @@ pub struct Agent {
     resident: bool,
     alarms: BTreeMap<Topic, Vec<String>>,
     clients: BTreeMap<String, Client>,
+    hours: Hours,
     runners: BTreeMap<String, Runner>,
 }
 
@@ -98,10 +104,12 @@ impl Agent {
             resident: false,
             alarms: BTreeMap::new(),
             clients: BTreeMap::new(),
+            hours: Hours::default(),
             runners: BTreeMap::new(),
             config,
         };
         agent.seat_sources();
+        agent.look_at_clock();
         agent
     }
 
@@ -161,6 +169,7 @@ impl Agent {
         self.over(Topic::StateDirectory);
         self.state = Some(state);
         self.verified = false;
+        self.recall_floor();
         self.recall();
         self.publish();
         Ok(())
@@ -194,10 +203,11 @@ impl Agent {
                 if let Some(source) = self.config.sources.get(name) {
                     runner.status.course = stored_course(state, id, source, &self.wait);
                 }
-                if let Some(wait) = asked_to_wait(state, id, wall) {
-                    runner.due = now.after(wait);
-                    runner.why = Why::RetryAfter;
-                }
+            }
+            let upstream = self.config.sources.get(name).map(|source| &source.upstream);
+            if let Some(pause) = upstream.and_then(|name| remembered_pause(state, name, wall)) {
+                runner.due = now.after(pause.span);
+                runner.why = Why::RetryAfter;
             }
         }
     }
@@ -230,6 +240,7 @@ impl Agent {
     pub fn step(&mut self) -> Mono {
         self.resident = true;
         let now = self.wait.now();
+        self.look_at_clock();
         if let Err(error) = self.open() {
             self.cannot_open(&error);
             return now.after(REOPEN);

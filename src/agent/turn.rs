@@ -2,31 +2,32 @@
 
 use std::time::Duration;
 
+use super::course::course;
+use super::manners::{put_off, remember_pause, remembered_pause};
 use super::{Agent, Order, Runner};
-use crate::clock::{Mono, Reading, Sure, Timestamp, Trust};
-use crate::config::{self, Pull, Source};
-use crate::desk::{Course, DriftStatus, Event, Totals};
+use crate::clock::{Mono, Timestamp};
+use crate::config::{self, Pull};
+use crate::desk::{Event, Totals};
 use crate::pull::advice::advice;
 use crate::pull::collection::{Mode, Tools, pass};
 use crate::pull::plan::{self, Full};
-use crate::pull::progress::Progress;
-use crate::pull::repair::progress_key;
 use crate::pull::replay::replay;
 use crate::pull::report::{Outcome, Report, Tally};
 use crate::schedule::{Ended, Rhythm, next_due};
 use crate::sink::sqlite::{SourceState, rfc3339};
-use crate::state::State;
-use crate::store::{Key, Tag};
 use crate::upstream::client::idle_age;
 use crate::upstream::outcome::{Failure, Kind};
 
 impl Agent {
     /// Pulls one source now. The state directory must be open.
     pub fn pull(&mut self, name: &str, order: Order, each: &mut dyn FnMut(Event)) -> Report {
+        self.look_at_clock();
         let mut report = self.passes(name, order, each);
         if self.replace_damaged_sink() && !self.wait.stopping() {
             report = self.passes(name, order, each);
         }
+        self.pass_on(name, &mut report);
+        self.look_at_clock();
         // A replay asks nobody: it says nothing of how fresh the data is.
         if order.dry_run || order.probe || order.replay {
             log::debug!("{report}");
@@ -100,6 +101,7 @@ impl Agent {
         each: &mut dyn FnMut(Event),
     ) -> Report {
         let failed = |failure| Report::failed(name, failure);
+        let ours = self.reading();
         let Some(source) = self.config.sources.get(name).cloned() else {
             return failed(Failure::new(Kind::Local, "there is no such source"));
         };
@@ -125,11 +127,18 @@ impl Agent {
                 .shared
                 .client(upstream, idle_age(slowest.unwrap_or(source.every)))
             {
-                Ok(client) => drop(self.clients.insert(source.upstream.clone(), client)),
+                Ok(mut client) => {
+                    let pause = self.state.as_ref().and_then(|state| {
+                        remembered_pause(state, &source.upstream, self.wait.clock().wall())
+                    });
+                    if let Some(pause) = pause {
+                        client.turn().pause(pause, self.wait.now());
+                    }
+                    self.clients.insert(source.upstream.clone(), client);
+                }
                 Err(failure) => return failed(failure),
             }
         }
-        let wall = self.wait.clock().wall();
         let (Some(client), Some(state)) =
             (self.clients.get_mut(&source.upstream), self.state.as_mut())
         else {
@@ -141,23 +150,10 @@ impl Agent {
         if order.replay {
             return replay(&source, &mut state.store, &mut state.sink, &self.wait);
         }
-        if !order.insist {
-            let wait = state
-                .store
-                .source(name)
-                .ok()
-                .and_then(|id| asked_to_wait(state, id, wall));
-            if let Some(wait) = wait {
-                let reason = format!(
-                    "the upstream asked to wait, {} s are left (name the source to ask all the same)",
-                    wait.as_secs()
-                );
-                return failed(Failure {
-                    kind: Kind::Throttled,
-                    reason,
-                    retry_after: Some(wait),
-                });
-            }
+        if order.insist {
+            client.turn().insist();
+        } else if let Some(failure) = client.turn().refuses(self.wait.now()) {
+            return failed(failure);
         }
         let mode = Mode {
             dry_run: order.dry_run || order.probe,
@@ -172,11 +168,7 @@ impl Agent {
                 .runners
                 .get(name)
                 .and_then(|runner| runner.latest.clone()),
-            ours: Reading {
-                wall,
-                trust: Trust::Sure(Sure::Ntp),
-                floor: Timestamp::UNIX_EPOCH,
-            },
+            ours,
         };
         let desk = self.desk.clone();
         let line = client.line().clone();
@@ -265,12 +257,15 @@ impl Agent {
             jitter: source.jitter,
             max_skip: source.max_skip,
         };
-        let (span, why) = next_due(
+        let mut client = self.clients.get_mut(&source.upstream);
+        let pause = client.as_mut().and_then(|client| client.turn().paused(now));
+        let due = next_due(
             rhythm,
             report.elapsed,
             ended(report, runner.failures),
             dice(),
         );
+        let (span, why) = put_off(client, now, report.elapsed, due, dice());
         runner.due = Mono(now.0.saturating_sub(report.elapsed)).after(span);
         runner.why = why;
         runner.settled = (report.outcome == Outcome::Unchanged
@@ -292,8 +287,8 @@ impl Agent {
                 .status
                 .notes
                 .extend(advice(source, progress, runner.full_took));
-            remember_wait(state, id, report, wall);
         }
+        remember_pause(state, &source.upstream, pause, complete, wall);
         let overdue = runner
             .noted
             .is_none_or(|then| now.since(then) >= self.config.agent.checkpoint);
@@ -345,51 +340,6 @@ fn together(first: Report, then: impl FnOnce(&mut Agent) -> Report, agent: &mut 
     report
 }
 
-/// What is stored of how far a source has come.
-pub(super) fn stored_course(
-    state: &State,
-    id: crate::store::SourceId,
-    source: &Source,
-    wait: &crate::wait::Wait,
-) -> Option<Course> {
-    if !matches!(source.pull, Pull::Window(_) | Pull::Cursor(_)) {
-        return None;
-    }
-    let stored = state.store.get(&progress_key(id)).ok()??;
-    let progress = Progress::decode(&stored)?;
-    let clock = wait.clock();
-    Some(course(source, &progress, clock.offset(clock.wall())))
-}
-
-fn course(source: &Source, progress: &Progress, offset: i32) -> Course {
-    let (observed, p50) = progress.late_by(0.5);
-    Course {
-        watermark: progress.watermark.map(rfc3339),
-        cursor: progress.cursor.clone(),
-        lateness: match &source.pull {
-            Pull::Window(window) => Some(window.lateness.as_secs()),
-            _ => None,
-        },
-        observed,
-        late_p50: p50.as_secs(),
-        late_p99: progress.late_by(0.99).1.as_secs(),
-        late_max: progress.late_by(1.0).1.as_secs(),
-        full_at: progress.full_at.map(rfc3339),
-        full_due: plan::due_at(source, progress, offset).map(rfc3339),
-        full_took: progress.full_took.map(|took| took.as_secs()),
-        drift: progress
-            .drift
-            .iter()
-            .map(|drift| DriftStatus {
-                at: rfc3339(drift.at),
-                added: drift.added,
-                changed: drift.changed,
-                deleted: drift.deleted,
-            })
-            .collect(),
-    }
-}
-
 fn note_status(runner: &mut Runner, report: &Report, (now, wall): (Mono, Timestamp)) {
     let status = &mut runner.status;
     status.outcome = report.outcome.word().into();
@@ -428,46 +378,6 @@ fn turned(before: &str, now: &Outcome) -> bool {
 
 pub(super) fn later(wall: Timestamp, span: Duration) -> Timestamp {
     wall.saturating_add(span).unwrap_or(Timestamp::MAX)
-}
-
-const WAIT_ENTRY: &[u8] = b"retry-after";
-
-/// How long an upstream's `Retry-After` still asks us to wait; it is kept across restarts.
-pub(super) fn asked_to_wait(
-    state: &State,
-    id: crate::store::SourceId,
-    wall: Timestamp,
-) -> Option<Duration> {
-    let stored = state
-        .store
-        .get(&Key::new(Tag::Counter, id, WAIT_ENTRY))
-        .ok()??;
-    let until = i64::from_be_bytes(stored.try_into().ok()?);
-    let left = u64::try_from(until.saturating_sub(wall.as_second())).unwrap_or(0);
-    // A clock that jumped back must not make it longer than anybody may ask for.
-    (left > 0 && left <= 24 * 3600 + 3600).then(|| Duration::from_secs(left))
-}
-
-fn remember_wait(state: &mut State, id: crate::store::SourceId, report: &Report, wall: Timestamp) {
-    let key = Key::new(Tag::Counter, id, WAIT_ENTRY);
-    let stored = matches!(state.store.get(&key), Ok(Some(_)));
-    let mut batch = crate::store::Batch::new();
-    match &report.outcome {
-        Outcome::Failed(Failure {
-            retry_after: Some(wait),
-            ..
-        }) => {
-            if asked_to_wait(state, id, wall).is_some() {
-                return; // the first one said it, later ones would only wear the card
-            }
-            batch.put(key, &later(wall, *wait).as_second().to_be_bytes());
-        }
-        outcome if outcome.is_complete() && stored => batch.remove(key),
-        _ => return,
-    }
-    if let Err(error) = state.store.commit(batch) {
-        log::error!("{error}");
-    }
 }
 
 fn sum(first: &Tally, second: &Tally) -> Tally {

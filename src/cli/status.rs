@@ -58,6 +58,9 @@ fn print(status: &Status) {
     for alarm in &status.alarms {
         output::line(&format!("! {alarm}"));
     }
+    if status.clock.state == "unsure" {
+        output::line(&format!("clock unsure: {}", status.clock.reason));
+    }
     if status.sources.is_empty() {
         output::line("no sources: the config has no [source.NAME] yet");
         return;

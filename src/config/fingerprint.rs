@@ -105,7 +105,7 @@ fn ignore(ignore: &Ignore) -> String {
 fn updated(updated: &Updated) -> [String; 2] {
     [
         updated.field.to_string(),
-        super::print::time_format(&updated.format).to_owned(),
+        super::print::time_format_name(&updated.format),
     ]
 }
 

@@ -107,6 +107,8 @@ pub struct Agent {
     pub control: PathBuf,
     /// How often what did not change is written down all the same (last check, position). Default 15 min.
     pub checkpoint: Duration,
+    /// A file that is touched whenever this machine's clock is set. Default: those of the time daemons that we know.
+    pub time_sync: Option<PathBuf>,
 }
 
 /// `[upstream.NAME]`: one API host, and whose view of it this is.
@@ -130,6 +132,8 @@ pub struct Upstream {
     pub proxy: Proxy,
     /// Credentials may cross the network in the clear: `http` to another host than this one. Default false.
     pub insecure_http: bool,
+    /// From the start of one request to the start of the next at least. Default 0.
+    pub min_interval: Duration,
     /// Deadlines and sizes.
     pub limits: Limits,
 }

@@ -69,6 +69,9 @@ fn agent(text: &mut Text, agent: &Agent) {
     text.line("state", path(&agent.state));
     text.line("control", path(&agent.control));
     text.span("checkpoint", agent.checkpoint);
+    if let Some(file) = &agent.time_sync {
+        text.line("time_sync", path(file));
+    }
 }
 
 fn upstream(text: &mut Text, name: &str, upstream: &Upstream) {
@@ -110,6 +113,7 @@ fn upstream(text: &mut Text, name: &str, upstream: &Upstream) {
         Proxy::Url(url) => text.string("proxy", url),
     }
     text.line("insecure_http", upstream.insecure_http.to_string());
+    text.span("min_interval", upstream.min_interval);
     let limits = &upstream.limits;
     text.section(&format!("upstream.{name}.limits"));
     text.span("connect", limits.connect);
@@ -258,10 +262,7 @@ fn record(text: &mut Text, source: &Source) {
         let format = time_format(&updated.format);
         text.line(
             "updated",
-            table([
-                ("field", pointer(&updated.field)),
-                ("format", quoted(format)),
-            ]),
+            table([("field", pointer(&updated.field)), ("format", format)]),
         );
     }
     let rules = source
@@ -295,16 +296,33 @@ fn relative(url: &Url, base: Option<&Url>) -> String {
     }
 }
 
-/// How the file names a format.
-pub(super) fn time_format(format: &TimeFormat) -> &'static str {
+/// A time format, as TOML.
+fn time_format(format: &TimeFormat) -> String {
     match format {
+        TimeFormat::Pattern(_) => time_format_name(format),
+        _ => quoted(&time_format_name(format)),
+    }
+}
+
+/// How the file names a format: a name, or a pattern's table.
+pub(super) fn time_format_name(format: &TimeFormat) -> String {
+    let name = match format {
         TimeFormat::Rfc3339 => "rfc3339",
         TimeFormat::Rfc3339Ms => "rfc3339-ms",
         TimeFormat::Rfc3339Us => "rfc3339-us",
         TimeFormat::EpochS => "epoch-s",
         TimeFormat::EpochMs => "epoch-ms",
         TimeFormat::EpochUs => "epoch-us",
-    }
+        TimeFormat::Pattern(pattern) => {
+            let zone = pattern.zone().map(|zone| ("zone", quoted(zone)));
+            return table(
+                [("pattern", quoted(pattern.text()))]
+                    .into_iter()
+                    .chain(zone),
+            );
+        }
+    };
+    name.to_owned()
 }
 
 /// The form of `pull`, as TOML.
@@ -319,7 +337,7 @@ pub(super) fn pull(source: &Source) -> String {
             let updated = source.updated.iter().flat_map(|updated| {
                 [
                     ("field", pointer(&updated.field)),
-                    ("format", quoted(time_format(&updated.format))),
+                    ("format", time_format(&updated.format)),
                 ]
             });
             let until = window
@@ -348,7 +366,7 @@ pub(super) fn pull(source: &Source) -> String {
 }
 
 fn time_param(time: &TimeParam) -> String {
-    let format = [("format", quoted(time_format(&time.format)))];
+    let format = [("format", time_format(&time.format))];
     table(param(&time.param).into_iter().chain(format))
 }
 

@@ -24,7 +24,7 @@ pub(super) const TOP: Keys = Keys {
     later: &["document", "door", "hook", "remote"],
     upstream: &[],
 };
-pub(super) const AGENT: Keys = keys(&["id", "state", "control", "checkpoint"]);
+pub(super) const AGENT: Keys = keys(&["id", "state", "control", "checkpoint", "time_sync"]);
 pub(super) const UPSTREAM: Keys = Keys {
     known: &[
         "base",
@@ -36,6 +36,7 @@ pub(super) const UPSTREAM: Keys = Keys {
         "client_cert",
         "proxy",
         "insecure_http",
+        "min_interval",
         "limits",
     ],
     later: &["budget"],
@@ -87,7 +88,14 @@ pub(super) const SOURCE: Keys = Keys {
         "journal",
         "sinks",
     ],
-    upstream: &["base", "roots", "client_cert", "insecure_http", "limits"],
+    upstream: &[
+        "base",
+        "roots",
+        "client_cert",
+        "insecure_http",
+        "min_interval",
+        "limits",
+    ],
 };
 /// Keys of a source that describe its own upstream, beside `url` only.
 pub(super) const SOURCE_UPSTREAM: [&str; 5] = ["auth", "headers", "scope", "extra_ca", "proxy"];
@@ -98,6 +106,7 @@ pub(super) const OAUTH2: Keys = keys(&["token_url", "client_id", "client_secret"
 pub(super) const SECRET: Keys = keys(&["credential", "file", "env"]);
 pub(super) const DELETED: Keys = keys(&["pointer", "equals", "null"]);
 pub(super) const UPDATED: Keys = keys(&["field", "format"]);
+pub(super) const TIME_PATTERN: Keys = keys(&["pattern", "zone"]);
 pub(super) const RECONCILE: Keys = keys(&["every", "at", "max_loss"]);
 pub(super) const PULL: Keys = keys(&["window", "cursor"]);
 pub(super) const WINDOW: Keys = keys(&[

@@ -1,10 +1,13 @@
 //! When a record was changed upstream: an instant, however it is written.
 
+mod pattern;
+
 use std::fmt;
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 
+pub use self::pattern::{BadPattern, Pattern};
 use super::number::Decimal;
 use crate::clock::Timestamp;
 use crate::json::{Json, Kind};
@@ -27,10 +30,12 @@ pub enum TimeFormat {
     EpochMs,
     /// Microseconds since 1970.
     EpochUs,
+    /// In a form of the API's own.
+    Pattern(Pattern),
 }
 
 impl TimeFormat {
-    /// Writes `time` in UTC, for a request: the latest moment that this format can write and that is not after `time`. It
+    /// Writes `time` in UTC, or in a pattern's zone, for a request: the latest moment that this format can write and that is not after `time`. It
     /// never rounds up, since a window that starts there would miss what lies between. (Before the year 0, which RFC 3339
     /// cannot write, it writes that year.)
     #[must_use]
@@ -43,6 +48,9 @@ impl TimeFormat {
             Self::EpochS => floor(1_000_000_000),
             Self::EpochMs => floor(1_000_000),
             Self::EpochUs => floor(1_000),
+            Self::Pattern(pattern) => pattern
+                .write(time)
+                .unwrap_or_else(|| write_rfc3339(time, 0)),
         }
     }
 }
@@ -74,7 +82,7 @@ fn write_rfc3339(time: Timestamp, digits: usize) -> String {
 ///
 /// Epochs are numbers or strings that hold a number, exact to the nanosecond, rounded down. RFC 3339 is taken with any
 /// offset, any number of fraction digits, lower-case `t` and `z`, or a space for the `T`; the leap second `:60` is the
-/// last nanosecond before the minute ends.
+/// last nanosecond before the minute ends. A pattern is taken as [`Pattern`] says.
 ///
 /// # Errors
 ///
@@ -103,6 +111,10 @@ pub fn parse(value: Json<'_>, format: &TimeFormat) -> Result<Timestamp, BadTime>
         TimeFormat::EpochS => nanos(9),
         TimeFormat::EpochMs => nanos(6),
         TimeFormat::EpochUs => nanos(3),
+        TimeFormat::Pattern(pattern) => {
+            let text = value.string().ok_or_else(|| bad(Problem::NoString))?;
+            pattern.earliest(&text).ok_or_else(|| bad(Problem::Pattern))
+        }
     }
 }
 
@@ -248,6 +260,8 @@ pub enum Problem {
     NoOffset,
     /// Such as 30 February or 24:00.
     NoSuchDay,
+    /// Not as the pattern says.
+    Pattern,
     /// Beyond the years −9999 to 9999.
     Range,
 }
@@ -261,6 +275,7 @@ impl fmt::Display for BadTime {
             Problem::NoTime => "a date without a time",
             Problem::NoOffset => "no offset (`Z` or `+01:00`) at its end",
             Problem::NoSuchDay => "there is no such day or time of day",
+            Problem::Pattern => "expected a time as the pattern of `format` says",
             Problem::Range => "beyond the year 9999",
         };
         write!(f, "update time {}: {why}", self.found)

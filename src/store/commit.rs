@@ -97,6 +97,21 @@ impl Store {
         self.poison_on_error(outcome)
     }
 
+    /// Leaves a small entry that is worth keeping, but not worth a write of its own: it goes with the next commit that writes
+    /// something. One that was left before and has not gone yet is replaced, whatever its key.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TooLarge`].
+    pub fn ride_along(&mut self, key: &Key, value: &[u8]) -> Result<(), StoreError> {
+        key.check()?;
+        fits("a value", value.len(), MAX_VALUE - 1)?;
+        let mut versioned = vec![key.tag.version()];
+        versioned.extend_from_slice(value);
+        self.rider = Some((key.bytes().to_vec(), versioned));
+        Ok(())
+    }
+
     /// Drops all that is known of a source: records, memos, position, bitmap; in parts. Its number stays, and its
     /// ordinals are not given out again. A cut in between leaves some of it.
     ///
@@ -225,6 +240,9 @@ impl Store {
         }
         if check == self.check {
             return Ok(());
+        }
+        if let Some((key, value)) = self.rider.take() {
+            self.write_entry(&mut batch, &mut check, key, Some(value))?;
         }
         batch.insert(keys::check(), check.encode());
         self.nearby.borrow_mut().clear();

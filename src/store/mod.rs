@@ -65,6 +65,8 @@ pub struct Store {
     nearby: RefCell<Nearby>,
     scan: Option<check::Scan>,
     poisoned: Option<String>,
+    /// Goes with the next commit.
+    rider: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// What is kept of a source.

@@ -104,6 +104,7 @@ impl Store {
             nearby: RefCell::default(),
             scan: None,
             poisoned: None,
+            rider: None,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Asks one upstream: builds a request, follows redirects by our own rules, and turns each answer into what it means.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
@@ -8,7 +9,8 @@ use ureq::http::{HeaderName, HeaderValue, Method, Request, Response};
 use url::Url;
 
 use super::auth::{Credential, resolve, sensitive};
-use super::conditional::{Sent, Validators, Variant};
+use super::conditional::{Sent, Validators, Variant, age_of, http_date, retry_after};
+use super::date::{UpstreamTime, of_answer};
 use super::exchange::Exchange;
 pub use super::exchange::shown;
 use super::failure::failure_of;
@@ -16,8 +18,11 @@ pub use super::failure::failure_of_io;
 use super::headers::Headers;
 use super::limit::Limited;
 use super::line::Line;
+use super::manners::manners;
 use super::outcome::{Asked, Coding, Expect, Failure, Kind, Verdict, classify, coding};
-use crate::clock::Timestamp;
+use super::tls::TlsClock;
+use super::turn::{Turn, pause_before_redirect};
+use crate::clock::{Sighting, Timestamp};
 use crate::config::{Limits, Secret, Upstream};
 
 /// The most redirects of one request.
@@ -34,6 +39,10 @@ pub struct Client {
     headers: Vec<(String, Secret)>,
     limits: Limits,
     requests: u64,
+    clock: Arc<TlsClock>,
+    turn: Turn,
+    /// What time it is by the upstream's own origin, over TLS.
+    seen: Option<Sighting>,
 }
 
 /// A question.
@@ -91,6 +100,8 @@ pub struct Head {
     pub moved: bool,
     /// The variant that it is, by its `Vary`.
     pub variant: Variant,
+    /// Up to when, in the upstream's own time, it surely shows everything.
+    pub upstream_time: UpstreamTime,
 }
 
 /// A full representation.
@@ -113,9 +124,9 @@ impl std::fmt::Debug for Full {
 }
 
 impl Client {
-    /// A client for `upstream` over a ready agent and its line.
+    /// A client for `upstream` over a ready agent and its line. `clock` says what our own clock is worth.
     #[must_use]
-    pub fn new(upstream: &Upstream, agent: ureq::Agent, line: Line) -> Self {
+    pub fn new(upstream: &Upstream, agent: ureq::Agent, line: Line, clock: Arc<TlsClock>) -> Self {
         Self {
             agent,
             line,
@@ -124,6 +135,9 @@ impl Client {
             headers: upstream.headers.clone(),
             limits: upstream.limits.clone(),
             requests: 0,
+            clock,
+            turn: Turn::new(upstream.min_interval),
+            seen: None,
         }
     }
 
@@ -156,6 +170,37 @@ impl Client {
     pub fn traffic(&self) -> (u64, u64) {
         let traffic = self.line.traffic();
         (traffic.up(), traffic.down())
+    }
+
+    /// When it may be asked, and what it said about that.
+    pub fn turn(&mut self) -> &mut Turn {
+        &mut self.turn
+    }
+
+    /// What time it is upstream, as the last answer of its own origin told over TLS.
+    #[must_use]
+    pub fn seen(&self) -> Option<&Sighting> {
+        self.seen.as_ref()
+    }
+
+    /// Notes what an answer of the upstream's own origin says beside its content. Where it redirects to is somebody else.
+    fn heed(&mut self, url: &Url, status: u16, headers: &Headers) {
+        if url.origin() != self.home.origin() {
+            return;
+        }
+        let (at, ours) = (self.line.wait().now(), self.clock.reading());
+        self.turn.heed(manners(status, headers, ours.wall), at);
+        // What a cache held is not from now.
+        let fresh = age_of(headers).is_zero();
+        let date = headers.text("date").and_then(http_date);
+        if let (Some(told), Some(host), "https", true) = (date, url.host_str(), url.scheme(), fresh)
+        {
+            self.seen = Some(Sighting {
+                host: host.to_owned(),
+                told,
+                at,
+            });
+        }
     }
 
     /// The request fields that a `Vary` may name, as a variant may know them.
@@ -194,6 +239,7 @@ impl Client {
                 .held
                 .filter(|held| conditional && *held.url == url)
                 .map(|held| held.validators);
+            self.turn.wait_for(self.line.wait(), &self.home, &url)?;
             let mut exchange = Exchange::begin(&self.line, &url, held.is_some());
             let mut response = match self.send(&url, held, ask.expect) {
                 Ok(response) => response,
@@ -212,6 +258,8 @@ impl Client {
                 now,
             };
             let status = response.status().as_u16();
+            let elapsed = exchange.elapsed();
+            self.heed(&url, status, &headers);
             let verdict = classify(status, &headers, &asked);
             exchange.answered(status, &verdict);
             if !matches!(verdict, Verdict::Body) {
@@ -219,22 +267,16 @@ impl Client {
             }
             match verdict {
                 Verdict::Body => {
-                    let head = self.head(headers, url, moved && hops > 0);
+                    let head = self.head(headers, url, moved && hops > 0, elapsed);
                     return Ok(Answer::Full(Box::new(self.full(head, response, exchange))));
                 }
                 Verdict::Empty => {
-                    return Ok(Answer::Empty(Box::new(self.head(
-                        headers,
-                        url,
-                        moved && hops > 0,
-                    ))));
+                    let head = self.head(headers, url, moved && hops > 0, elapsed);
+                    return Ok(Answer::Empty(Box::new(head)));
                 }
                 Verdict::NotModified => {
-                    return Ok(Answer::NotModified(Box::new(self.head(
-                        headers,
-                        url,
-                        moved && hops > 0,
-                    ))));
+                    let head = self.head(headers, url, moved && hops > 0, elapsed);
+                    return Ok(Answer::NotModified(Box::new(head)));
                 }
                 Verdict::Unconditionally(why) => {
                     log::debug!(
@@ -250,6 +292,9 @@ impl Client {
                 Verdict::Redirect { status, location } => {
                     hops += 1;
                     moved &= matches!(status, 301 | 308);
+                    if let Some(span) = retry_after(&headers, now) {
+                        pause_before_redirect(self.line.wait(), span, &url)?;
+                    }
                     url = redirected(&url, &location, hops)?;
                 }
                 Verdict::Failed(failure) => return Err(failure.at(shown(&url))),
@@ -261,17 +306,19 @@ impl Client {
     /// answered with a plain 200, as by servers that know no HEAD.
     ///
     /// # Errors
-    /// Only that the agent stops, or that a secret cannot be read.
+    /// Only that the agent stops, that the upstream asked to wait, or that a secret cannot be read.
     pub fn peek(&mut self, url: &Url) -> Result<Option<Headers>, Failure> {
+        self.turn.wait_for(self.line.wait(), &self.home, url)?;
         let mut request = self.request(url, None, Expect::Json)?;
         *request.method_mut() = Method::HEAD;
         self.requests += 1;
         self.line.begin_request();
         match self.agent.run(request) {
             Ok(response) => {
-                let status = response.status().as_u16();
+                let (status, headers) = (response.status().as_u16(), headers_of(&response));
                 log::debug!("HEAD {}: {status}", shown(url));
-                Ok((status == 200).then(|| headers_of(&response)))
+                self.heed(url, status, &headers);
+                Ok((status == 200).then_some(headers))
             }
             Err(error) => match failure_of(&error) {
                 failure if failure.kind == Kind::Stopped => Err(failure),
@@ -280,13 +327,15 @@ impl Client {
         }
     }
 
-    fn head(&self, headers: Headers, url: Url, moved: bool) -> Head {
+    fn head(&self, headers: Headers, url: Url, moved: bool, elapsed: Duration) -> Head {
         let variant = Variant::of(&headers, &self.sent());
+        let upstream_time = of_answer(&headers, elapsed, self.clock.reading());
         Head {
             headers,
             url,
             moved,
             variant,
+            upstream_time,
         }
     }
 

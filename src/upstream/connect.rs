@@ -60,7 +60,7 @@ impl Shared {
             user_agent: self.user_agent.clone(),
             idle,
         });
-        Ok(Client::new(upstream, agent, line))
+        Ok(Client::new(upstream, agent, line, self.tls_clock.clone()))
     }
 
     fn tls(&self, upstream: &Upstream) -> Result<Tls, Failure> {

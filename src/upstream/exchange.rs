@@ -1,6 +1,7 @@
 //! What the log says of one request: one line at debug when its answer is over, body included.
 
 use std::io::{self, Read};
+use std::time::Duration;
 
 use url::Url;
 
@@ -32,6 +33,11 @@ impl Exchange {
             before: (line.traffic().up(), line.traffic().down()),
             answer: "dropped".into(),
         }
+    }
+
+    /// How long it has been going on.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.line.wait().now().since(self.started)
     }
 
     /// There was no answer.
@@ -71,7 +77,7 @@ impl Drop for Exchange {
             self.answer,
             traffic.up().saturating_sub(self.before.0),
             traffic.down().saturating_sub(self.before.1),
-            self.line.wait().now().since(self.started).as_secs_f64()
+            self.elapsed().as_secs_f64()
         );
     }
 }

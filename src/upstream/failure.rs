@@ -41,6 +41,7 @@ pub(super) fn failure_of(error: &ureq::Error) -> Failure {
 fn failure_of_cause(cause: &TransportCause) -> Failure {
     let kind = match cause {
         TransportCause::Stopped => Kind::Stopped,
+        TransportCause::Tls(TlsProblem::ClockDoubted(_)) => Kind::Clock,
         _ => Kind::Failing,
     };
     let hint = match cause {

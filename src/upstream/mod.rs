@@ -7,6 +7,8 @@
 //! | [`client`] | asks: builds a request, follows redirects by our rules, turns an answer into what it means |
 //! | [`outcome`] | what an answer means (pure) |
 //! | [`conditional`] | validators, freshness, `Vary`, `Retry-After` (pure) |
+//! | [`manners`] | how often an upstream lets itself be asked (pure) |
+//! | [`turn`] | when an upstream may be asked next, and the waiting for it |
 //! | [`date`](mod@date) | what time it is upstream (pure) |
 //! | [`headers`] | header fields as the pure rooms read them |
 //! | `auth` | what authorises a request |
@@ -18,6 +20,7 @@
 //! | [`dns`] | names into addresses, in a helper thread that the wait watches |
 //! | [`transport`] | TCP: connect, read and write through the wait |
 //! | [`tls`] | the rustls client config: roots, client certificate, time |
+//! | `verify` | certificates, checked at an instant that a wrong clock does not spoil |
 //! | [`secure`] | TLS over a transport |
 //! | [`proxy`] | which proxy, if any |
 //! | [`cause`] | why a transport failed, as a type that survives ureq |
@@ -37,8 +40,11 @@ mod failure;
 pub mod headers;
 pub mod limit;
 pub mod line;
+pub mod manners;
 pub mod outcome;
 pub mod proxy;
 pub mod secure;
 pub mod tls;
 pub mod transport;
+pub mod turn;
+mod verify;

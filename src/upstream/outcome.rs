@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::conditional::{Validators, retry_after};
+use super::conditional::Validators;
 use super::headers::Headers;
+use super::manners::{is_rate_limited, wait_after_refusal};
 use crate::clock::Timestamp;
 
 /// What kind of trouble it is. It decides how long we wait and what `status` says.
@@ -237,7 +238,7 @@ fn failed(kind: Kind, reason: impl Into<String>) -> Verdict {
 }
 
 fn throttled(status: u16, headers: &Headers, asked: &Asked<'_>) -> Verdict {
-    let wait = retry_after(headers, asked.now).or_else(|| reset_after(headers, asked.now));
+    let wait = wait_after_refusal(headers, asked.now);
     let reason = match wait {
         Some(wait) => format!("{status}: asked to wait {} s", wait.as_secs()),
         None => format!("{status}: asked to wait, without saying how long"),
@@ -247,38 +248,6 @@ fn throttled(status: u16, headers: &Headers, asked: &Asked<'_>) -> Verdict {
         reason,
         retry_after: wait,
     })
-}
-
-/// A 403 that is about quantity, as GitHub and others send it.
-fn is_rate_limited(headers: &Headers) -> bool {
-    let none_left = |name| headers.text(name).is_some_and(|left| left.trim() == "0");
-    headers.text("retry-after").is_some()
-        || none_left("x-ratelimit-remaining")
-        || none_left("ratelimit-remaining")
-}
-
-/// `X-RateLimit-Reset`: an epoch second, or seconds from now.
-fn reset_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
-    let value: i64 = headers
-        .text("x-ratelimit-reset")
-        .or_else(|| headers.text("ratelimit-reset"))?
-        .trim()
-        .parse()
-        .ok()?;
-    let from = headers
-        .text("date")
-        .and_then(super::conditional::http_date)
-        .unwrap_or(now)
-        .as_second();
-    let seconds = if value > 1_000_000_000 {
-        value.saturating_sub(from)
-    } else {
-        value
-    };
-    Some(
-        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
-            .min(super::conditional::MAX_RETRY_AFTER),
-    )
 }
 
 fn full(headers: &Headers, asked: &Asked<'_>) -> Verdict {

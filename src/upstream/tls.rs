@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::{fmt, fs, io};
 
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::time_provider::TimeProvider;
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use crate::clock::{Clock, Timestamp};
+pub use super::verify::TlsClock;
+use super::verify::{Doubt, Verifier};
+use crate::clock::Timestamp;
 use crate::config::Roots;
 
 /// Sessions kept for resumption: an upstream has one host, sometimes two.
@@ -125,41 +125,6 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// The clock that certificates are checked against: the wall clock, but never earlier than a floor.
-#[derive(Debug)]
-pub struct TlsClock {
-    clock: Arc<dyn Clock>,
-    floor: AtomicI64,
-}
-
-impl TlsClock {
-    /// The wall clock, without a floor yet.
-    #[must_use]
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock,
-            floor: AtomicI64::new(i64::MIN),
-        }
-    }
-
-    /// From now on never tells an earlier time than `floor`; a floor never sinks.
-    pub fn raise_floor(&self, floor: Timestamp) {
-        self.floor.fetch_max(floor.as_second(), Ordering::Relaxed);
-    }
-}
-
-impl TimeProvider for TlsClock {
-    fn current_time(&self) -> Option<UnixTime> {
-        let seconds = self
-            .clock
-            .wall()
-            .as_second()
-            .max(self.floor.load(Ordering::Relaxed));
-        let since_epoch = std::time::Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-        Some(UnixTime::since_unix_epoch(since_epoch))
-    }
-}
-
 /// Builds a client config: TLS 1.2 and 1.3 by ring, sessions resumed, `http/1.1` alone. To be kept per upstream, since
 /// the sessions live in it.
 ///
@@ -172,10 +137,14 @@ pub fn client_config(
 ) -> Result<Arc<ClientConfig>, TlsError> {
     let refused = |error: rustls::Error| TlsError::Refused(error.to_string());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Verifier::new(trust_anchors(setup)?, provider.clone(), clock.clone())
+        .map_err(|error| TlsError::Refused(error.to_string()))?;
+    // "Dangerous" is what rustls calls any verifier that is not its own; ours is its own, asked at the right instant.
     let builder = ClientConfig::builder_with_details(provider, clock)
         .with_safe_default_protocol_versions()
         .map_err(refused)?
-        .with_root_certificates(trust_anchors(setup)?);
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match setup.identity {
         None => builder.with_no_client_auth(),
         Some(identity) => {
@@ -302,6 +271,8 @@ pub enum TlsProblem {
         /// From when on it is, if that is known.
         not_before: Option<Timestamp>,
     },
+    /// The certificate has expired by our clock, which nobody vouches for: it or the certificate is wrong.
+    ClockDoubted(Doubt),
     /// The certificate was revoked.
     Revoked,
     /// The upstream does not take our client certificate, or misses one.
@@ -330,6 +301,7 @@ impl fmt::Display for TlsProblem {
             Self::NotYetValid { not_before: None } => {
                 f.write_str("the certificate is not valid yet")
             }
+            Self::ClockDoubted(doubt) => doubt.fmt(f),
             Self::Revoked => f.write_str("the certificate was revoked"),
             Self::ClientRefused(alert) => write!(f, "our client certificate was refused: {alert}"),
             Self::Other(reason) => f.write_str(reason),
@@ -367,6 +339,10 @@ fn of_certificate(error: CertificateError) -> TlsProblem {
             not_before: instant(not_before),
         },
         CertificateError::Revoked => TlsProblem::Revoked,
+        CertificateError::Other(other) if other.0.is::<Doubt>() => match other.0.downcast_ref() {
+            Some(doubt) => TlsProblem::ClockDoubted(*doubt),
+            None => TlsProblem::Other(other.to_string()),
+        },
         other => TlsProblem::Other(other.to_string()),
     }
 }
@@ -386,6 +362,6 @@ fn is_about_our_certificate(alert: AlertDescription) -> bool {
     )
 }
 
-fn instant(time: UnixTime) -> Option<Timestamp> {
+pub(super) fn instant(time: UnixTime) -> Option<Timestamp> {
     Timestamp::from_second(i64::try_from(time.as_secs()).ok()?).ok()
 }

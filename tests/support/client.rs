@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gleaner::clock::{Clock, SystemClock};
+use gleaner::clock::{Clock, Sure, SystemClock, Timestamp, Trust};
 use gleaner::config::Roots;
 use gleaner::upstream::agent::{AgentParts, IDLE, Tls, agent};
 use gleaner::upstream::dns::Names;
@@ -28,6 +28,9 @@ pub struct Setup {
     pub ca: Option<PathBuf>,
     pub identity: Option<(PathBuf, Leaf)>,
     pub proxy: Option<SocketAddr>,
+    /// What the clock is worth.
+    pub trust: Trust,
+    pub floor: Option<Timestamp>,
 }
 
 impl Default for Setup {
@@ -43,6 +46,8 @@ impl Default for Setup {
             ca: None,
             identity: None,
             proxy: None,
+            trust: Trust::Sure(Sure::Ntp),
+            floor: None,
         }
     }
 }
@@ -95,7 +100,12 @@ impl Setup {
                 extra_ca: Some(ca),
                 identity,
             };
-            client_config(&setup, Arc::new(TlsClock::new(Arc::clone(&self.clock)))).unwrap()
+            let clock = TlsClock::new(Arc::clone(&self.clock));
+            clock.believe(self.trust);
+            self.floor
+                .iter()
+                .for_each(|floor| clock.raise_floor(*floor));
+            client_config(&setup, Arc::new(clock)).unwrap()
         });
         let agent = agent(AgentParts {
             line: line.clone(),

@@ -211,6 +211,7 @@ fn agent(check: &mut Check, top: &Table<'_>, env: Env<'_>) -> Option<Agent> {
         state,
         control: socket,
         checkpoint,
+        time_sync: table.item("time_sync").and_then(|item| path(check, &item)),
     })
 }
 

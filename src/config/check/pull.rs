@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::record::{TIME_FORMATS, updated_at};
+use super::record::{time_format, updated_at};
 use super::{DAY, SECOND, is_header_name};
 use crate::config::findings::Check;
 use crate::config::raw::{CURSOR, PULL, TIME_PARAM, WINDOW};
@@ -161,7 +161,7 @@ fn time_param(check: &mut Check, item: &Item<'_>, format: TimeFormat) -> Option<
         });
     let template = template(check, &table);
     let format = match table.item("format") {
-        Some(item) => item.choice(check, &TIME_FORMATS)?,
+        Some(item) => time_format(check, &item)?,
         None => format,
     };
     Some(TimeParam {

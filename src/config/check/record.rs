@@ -6,10 +6,11 @@ use toml::de::DeValue;
 
 use super::{NAME, is_name};
 use crate::config::findings::Check;
-use crate::config::raw::{DELETED, UPDATED};
+use crate::config::raw::{DELETED, TIME_PATTERN, UPDATED};
 use crate::config::reader::{Item, Table, pointer};
 use crate::config::{Deleted, Ignore, TimeFormat, Updated};
 use crate::contract::Rule;
+use crate::json::time::{BadPattern, Pattern};
 use crate::pointer::Pointer;
 
 /// Columns that every table has.
@@ -142,15 +143,50 @@ pub(super) fn updated_at(check: &mut Check, table: &Table<'_>) -> Option<Updated
     let field = table
         .required(check, "field", "\"/updated_at\"")
         .and_then(|item| item.pointer(check));
-    let format = table.choice(check, "format", TimeFormat::Rfc3339, &TIME_FORMATS);
+    let format = match table.item("format") {
+        Some(item) => time_format(check, &item),
+        None => Some(TimeFormat::Rfc3339),
+    };
     Some(Updated {
         field: field?,
-        format,
+        format: format?,
     })
 }
 
+/// One of the formats by name, or a pattern with its zone.
+pub(super) fn time_format(check: &mut Check, item: &Item<'_>) -> Option<TimeFormat> {
+    if item.get().as_table().is_none() {
+        return item.choice(check, &TIME_FORMATS);
+    }
+    let form = "{ pattern = \"%Y-%m-%d %H:%M:%S\", zone = \"Europe/Berlin\" }";
+    let table = item.table(check, &TIME_PATTERN, form)?;
+    let item = table.required(check, "pattern", "\"%Y-%m-%d %H:%M:%S\"")?;
+    let text = item.filled(check, "\"%Y-%m-%d %H:%M:%S\"")?;
+    let zone = table.string(check, "zone", ZONE);
+    match Pattern::new(text, zone) {
+        Ok(pattern) => Some(TimeFormat::Pattern(pattern)),
+        Err(bad @ BadPattern::UnknownZone) => {
+            let span = table
+                .item("zone")
+                .map_or(item.span.clone(), |item| item.span);
+            check.error(&span, format!("`zone` {bad}"), ZONE);
+            None
+        }
+        Err(bad) => {
+            let expected = match bad {
+                BadPattern::NoZone => form,
+                _ => "directives such as \"%Y-%m-%d %H:%M:%S\"",
+            };
+            check.error(&item.span, format!("`pattern` {bad}"), expected);
+            None
+        }
+    }
+}
+
+const ZONE: &str = "\"UTC\", an offset such as \"+01:00\", a name such as \"Europe/Berlin\" (of the package tzdata), or rules such as \"CET-1CEST,M3.5.0,M10.5.0/3\"";
+
 /// How the file names each format.
-pub(super) const TIME_FORMATS: [(&str, TimeFormat); 6] = [
+const TIME_FORMATS: [(&str, TimeFormat); 6] = [
     ("rfc3339", TimeFormat::Rfc3339),
     ("rfc3339-ms", TimeFormat::Rfc3339Ms),
     ("rfc3339-us", TimeFormat::Rfc3339Us),

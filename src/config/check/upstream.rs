@@ -9,6 +9,7 @@ use super::{HOUR, MILLISECOND, auth, path, url_may_hold_secret};
 use crate::config::findings::Check;
 use crate::config::raw::{CLIENT_CERT, LIMITS};
 use crate::config::reader::{Item, Table};
+use crate::config::value::print_duration;
 use crate::config::{Auth, ClientCert, Limits, Proxy, Roots, Secret, Upstream};
 
 const CLIENT_CERT_FORM: &str = "{ cert = \"path\", key = { file = \"path\" } }";
@@ -32,6 +33,7 @@ pub(super) fn upstream(check: &mut Check, table: &Table<'_>) -> Option<Upstream>
             .and_then(|item| client_cert(check, &item)),
         proxy: proxy(check, table),
         insecure_http: table.flag(check, "insecure_http"),
+        min_interval: min_interval(check, table),
         limits: table
             .item("limits")
             .map_or_else(Limits::default, |item| limits(check, &item)),
@@ -65,6 +67,7 @@ pub(super) fn of_source(
         client_cert: None,
         proxy: proxy(check, table),
         insecure_http: false,
+        min_interval: Duration::ZERO,
         limits: Limits::default(),
     };
     guard_plain_http(check, &upstream, span);
@@ -141,6 +144,28 @@ fn scope(check: &mut Check, table: &Table<'_>) -> String {
         .string(check, "scope", "a name such as \"plant-7\"")
         .unwrap_or_default()
         .to_owned()
+}
+
+/// The longest `min_interval`.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(600);
+
+fn min_interval(check: &mut Check, table: &Table<'_>) -> Duration {
+    let span = table.duration(check, "min_interval", Duration::ZERO, Duration::ZERO);
+    if let Some(item) = table
+        .item("min_interval")
+        .filter(|_| span > LONGEST_INTERVAL)
+    {
+        let expected = format!(
+            "at most \"{}\", since others wait meanwhile: how often a source is asked is its `every`",
+            print_duration(LONGEST_INTERVAL)
+        );
+        let what = format!(
+            "`min_interval` is {}, which is too long",
+            print_duration(span)
+        );
+        check.error(&item.span, what, expected);
+    }
+    span
 }
 
 fn roots(check: &mut Check, table: &Table<'_>) -> Roots {

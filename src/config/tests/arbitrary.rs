@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
+use crate::json::time::Pattern;
 
 const SECOND_MS: u64 = 1000;
 const DAY_MS: u64 = 86_400_000;
@@ -96,6 +97,7 @@ prop_compose! {
         client in option::of(secret()),
         proxy in select(vec![Proxy::Environment, Proxy::Direct, Proxy::Url("http://p.example:3128".to_owned())]),
         insecure_http: bool,
+        min_interval in (0..600_000u64).prop_map(Duration::from_millis),
         limits in limits(),
     ) -> Upstream {
         Upstream {
@@ -108,6 +110,7 @@ prop_compose! {
             client_cert: client.map(|key| ClientCert { cert: "/c.pem".into(), key }),
             proxy,
             insecure_http,
+            min_interval,
             limits,
         }
     }
@@ -177,6 +180,7 @@ fn record(source: Source) -> impl Strategy<Value = Source> {
         TimeFormat::EpochMs,
         TimeFormat::EpochUs,
         TimeFormat::Rfc3339Us,
+        TimeFormat::Pattern(Pattern::new("%d.%m.%Y \"%H:%M", Some("CET-1")).unwrap()),
     ]);
     let rules = select(vec!["string", "number >= 0", "string | null"]);
     let columns = prop::collection::btree_map("c[a-z0-9_-]{0,5}", place(), 0..4);
@@ -369,12 +373,13 @@ prop_compose! {
         id in "[A-Za-z0-9._-]{1,64}",
         state in "/[a-z ü\"\\\\]{0,20}",
         checkpoint in span(SECOND_MS),
+        time_sync in option::of("/[a-z]{1,5}"),
         upstream in upstream_of("https://h.example/api/"),
         other in upstream_of("https://[::1]:8443/"),
         source in bare_source().prop_flat_map(record),
     ) -> Config {
         let upstreams = BTreeMap::from([("u".to_owned(), upstream), ("Other_1".to_owned(), other)]);
-        let agent = Agent { id, control: Path::new(&state).join("c"), state: state.into(), checkpoint };
+        let agent = Agent { id, control: Path::new(&state).join("c"), state: state.into(), checkpoint, time_sync: time_sync.map(Into::into) };
         Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), warnings: Vec::new() }
     }
 }

@@ -203,3 +203,21 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_pattern_is_read_and_written_in_its_zone() {
+    let berlin = Pattern::new("%d.%m.%Y %H:%M", Some("CET-1CEST,M3.5.0,M10.5.0/3")).unwrap();
+    let format = TimeFormat::Pattern(berlin);
+    assert_eq!(
+        read(r#""30.11.2026 19:00""#, format.clone()).as_deref(),
+        Ok("2026-11-30T18:00:00Z")
+    );
+    let time = "2026-11-30T18:00:59Z".parse().unwrap();
+    assert_eq!(format.write(time), "30.11.2026 19:00");
+    for (value, problem) in [
+        (r#""2026-11-30T18:00:00Z""#, Problem::Pattern),
+        ("1764525600", Problem::NoString),
+    ] {
+        assert_eq!(read(value, format.clone()), Err(problem));
+    }
+}

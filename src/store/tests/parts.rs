@@ -138,3 +138,34 @@ fn after_a_failed_sync_every_commit_is_refused() {
     assert_eq!(store.count(source), 20);
     assert_sound(&mut store);
 }
+
+#[test]
+fn what_rides_along_costs_no_write_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("state");
+    let mut store = open(&home);
+    let source = store.source("s").unwrap();
+    let rider = Key::new(Tag::Counter, SourceId::NONE, b"rider");
+    let kept = |store: &Store| store.get(&rider).unwrap();
+    let commit = |store: &mut Store, value: &[u8]| {
+        let mut batch = Batch::new();
+        batch.put(Key::new(Tag::Position, source, b""), value);
+        store.commit(batch).unwrap();
+    };
+    commit(&mut store, b"one");
+    let before = store.size().unwrap();
+    store.ride_along(&rider, b"first").unwrap();
+    store.ride_along(&rider, b"second").unwrap();
+    commit(&mut store, b"one");
+    store.commit(Batch::new()).unwrap();
+    assert_eq!(kept(&store), None, "nothing else was written");
+    assert_eq!(store.size().unwrap(), before);
+    commit(&mut store, b"two");
+    assert_eq!(kept(&store).as_deref(), Some(&b"second"[..]));
+    assert!(store.ride_along(&rider, &[0; MAX_VALUE]).is_err());
+    assert_sound(&mut store);
+    drop(store);
+    let mut store = open(&home);
+    assert_eq!(kept(&store).as_deref(), Some(&b"second"[..]));
+    assert_sound(&mut store);
+}
