@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use self::course::stored_course;
 use self::hours::Hours;
 use self::manners::remembered_pause;
-use self::course::stored_course;
 use crate::clock::{Mono, Timestamp};
 use crate::config::{self, Config, Pull};
 use crate::desk::{Desk, Event, Moments, SourceStatus, Wish};

@@ -23,6 +23,9 @@ pub fn fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
     let mut hash = Fields(Sha256::new_with_prefix(b"gleaner source 1"));
     hash.field("url", [source.url.as_str()]);
     hash.field("scope", [upstream.scope.as_str()]);
+    if let Some(search) = &source.search {
+        hash.field("search", [search.to_string()]);
+    }
     hash.field("format", [format(source.format)]);
     hash.field("records", [source.records.to_string()]);
     hash.field("key", source.key.iter().map(ToString::to_string));

@@ -266,6 +266,8 @@ pub struct Source {
     pub upstream: String,
     /// The first page, absolute; query included.
     pub url: url::Url,
+    /// The body of a search by POST, if that is how the source is asked. Parameters whose names are JSON Pointers go into it.
+    pub search: Option<serde_json::Value>,
     /// How often. Default 15 min.
     pub every: Duration,
     /// Up to this much is added to each due time, so that a fleet does not knock at once. Default: a tenth of `every`.

@@ -170,6 +170,10 @@ fn source(text: &mut Text, name: &str, source: &Source, base: Option<&Url>) {
         text.string("upstream", &source.upstream);
         text.string("path", &relative(&source.url, base));
     }
+    if let Some(search) = &source.search {
+        text.string("method", "POST");
+        text.string("body", &search.to_string());
+    }
     text.span("every", source.every);
     text.span("jitter", source.jitter);
     text.span("stale_after", source.stale_after);

@@ -52,6 +52,8 @@ pub(super) const SOURCE: Keys = Keys {
         "path",
         "url",
         "params",
+        "method",
+        "body",
         "every",
         "jitter",
         "stale_after",

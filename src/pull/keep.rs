@@ -125,7 +125,10 @@ impl Pass<'_, '_> {
         let mut batch = Batch::new();
         let prefix = Key::new(Tag::Memo, self.id, &page_id(url));
         let no_store = CacheControl::of(&head.headers).no_store && !self.source.ignore_no_store;
-        let keepable = !memo.validators.is_empty() && !no_store && !vary_is_star(&head.headers);
+        let keepable = self.source.search.is_none()
+            && !memo.validators.is_empty()
+            && !no_store
+            && !vary_is_star(&head.headers);
         if keepable && (memo.says_more_than(stored) || self.recheck_is_due(stored)) {
             batch.remove_prefix(prefix);
             for (part, bytes) in memo.encode().into_iter().enumerate() {

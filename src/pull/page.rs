@@ -18,7 +18,9 @@ impl Pass<'_, '_> {
     /// One page: its records delivered, its memo kept; what comes next.
     pub(super) fn page(&mut self, url: &Url, number: u32) -> Result<Option<Url>, Failure> {
         let mut stored = self.memo(url)?;
-        let usable = stored.as_ref().filter(|memo| self.is_usable(memo));
+        // What a search by POST gave is not revalidated (RFC 9110 13.1).
+        let asks = self.source.search.is_none();
+        let usable = stored.as_ref().filter(|memo| asks && self.is_usable(memo));
         let held = usable.map(|memo| Held {
             validators: &memo.validators,
             url: &memo.url,
@@ -28,6 +30,7 @@ impl Pass<'_, '_> {
             held,
             expect: Expect::Json,
             allow_empty: self.source.allow_empty,
+            search: self.source.search.as_ref(),
         };
         let before = self.wire();
         let now = self.tools.wait.clock().wall();

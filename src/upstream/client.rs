@@ -20,6 +20,7 @@ use super::limit::Limited;
 use super::line::Line;
 use super::manners::manners;
 use super::outcome::{Asked, Coding, Expect, Failure, Kind, Verdict, classify, coding};
+use super::search::fill;
 use super::tls::TlsClock;
 use super::turn::{Turn, pause_before_redirect};
 use crate::clock::{Sighting, Timestamp};
@@ -56,6 +57,8 @@ pub struct Ask<'a> {
     pub expect: Expect,
     /// An empty answer is an answer.
     pub allow_empty: bool,
+    /// The body of a search by POST; parameters that are JSON Pointers go into it.
+    pub search: Option<&'a serde_json::Value>,
 }
 
 /// What is held of an earlier answer.
@@ -233,6 +236,7 @@ impl Client {
     /// Everything that is not an answer to what was asked, as the kind of trouble it is, with its reason.
     pub fn ask(&mut self, ask: &Ask<'_>, now: Timestamp) -> Result<Answer, Failure> {
         let mut url = ask.url.clone();
+        let method = if ask.search.is_some() { "POST" } else { "GET" };
         let (mut hops, mut conditional, mut renewed, mut moved) = (0, true, false, true);
         loop {
             let held = ask
@@ -240,8 +244,8 @@ impl Client {
                 .filter(|held| conditional && *held.url == url)
                 .map(|held| held.validators);
             self.turn.wait_for(self.line.wait(), &self.home, &url)?;
-            let mut exchange = Exchange::begin(&self.line, &url, held.is_some());
-            let mut response = match self.send(&url, held, ask.expect) {
+            let mut exchange = Exchange::begin(&self.line, (method, &url), held.is_some());
+            let mut response = match self.send(&url, held, ask) {
                 Ok(response) => response,
                 Err(failure) => {
                     exchange.failed(&failure);
@@ -288,6 +292,12 @@ impl Client {
                 Verdict::Renew => {
                     renewed = true;
                     self.credential.forget();
+                }
+                Verdict::Redirect { status, .. } if ask.search.is_some() && status < 307 => {
+                    let reason = format!(
+                        "{status}: the search is redirected to something that is no search; write the URL where it is"
+                    );
+                    return Err(Failure::new(Kind::Refused, reason).at(shown(&url)));
                 }
                 Verdict::Redirect { status, location } => {
                     hops += 1;
@@ -367,13 +377,26 @@ impl Client {
         &mut self,
         url: &Url,
         validators: Option<&Validators>,
-        expect: Expect,
+        ask: &Ask<'_>,
     ) -> Result<Response<ureq::Body>, Failure> {
-        let request = self.request(url, validators, expect)?;
+        let search = ask.search.map(|template| fill(url, template));
+        let url = search.as_ref().map_or(url, |search| &search.url);
+        let mut request = self.request(url, validators, ask.expect)?;
+        if search.is_some() {
+            *request.method_mut() = Method::POST;
+            let json = HeaderValue::from_static("application/json");
+            request.headers_mut().insert("content-type", json);
+        }
         for second in [false, true] {
             self.requests += 1;
             self.line.begin_request();
-            match self.agent.run(request.clone()) {
+            let answered = match &search {
+                None => self.agent.run(request.clone()),
+                Some(search) => self
+                    .agent
+                    .run(request.clone().map(|()| search.body.clone())),
+            };
+            match answered {
                 Ok(response) => return Ok(response),
                 Err(error) => {
                     let state = self.line.conn_state();

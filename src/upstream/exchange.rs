@@ -14,6 +14,7 @@ use crate::clock::Mono;
 #[derive(Debug)]
 pub(super) struct Exchange {
     line: Line,
+    method: &'static str,
     url: String,
     conditional: bool,
     started: Mono,
@@ -24,9 +25,14 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// Begins; `conditional`: with validators.
-    pub(super) fn begin(line: &Line, url: &Url, conditional: bool) -> Self {
+    pub(super) fn begin(
+        line: &Line,
+        (method, url): (&'static str, &Url),
+        conditional: bool,
+    ) -> Self {
         Self {
             line: line.clone(),
+            method,
             url: shown(url),
             conditional,
             started: line.wait().now(),
@@ -72,7 +78,8 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let traffic = self.line.traffic();
         log::debug!(
-            "GET {}: {}, {} B up, {} B down, {:.3} s",
+            "{} {}: {}, {} B up, {} B down, {:.3} s",
+            self.method,
             self.url,
             self.answer,
             traffic.up().saturating_sub(self.before.0),

@@ -43,6 +43,7 @@ pub mod line;
 pub mod manners;
 pub mod outcome;
 pub mod proxy;
+pub mod search;
 pub mod secure;
 pub mod tls;
 pub mod transport;

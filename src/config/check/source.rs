@@ -37,6 +37,7 @@ pub(super) fn source(
     let formats = [("json", Format::Json), ("ndjson", Format::Ndjson)];
     let source = Source {
         name: name.to_owned(),
+        search: search(check, table),
         every: times.every,
         jitter: times.jitter,
         stale_after: times.stale_after,
@@ -92,6 +93,36 @@ pub(super) fn source(
     };
     guard_ndjson(check, table, &source);
     Some(source)
+}
+
+/// `method` and `body`: a search by POST.
+fn search(check: &mut Check, table: &Table<'_>) -> Option<serde_json::Value> {
+    let methods = [("GET", false), ("POST", true)];
+    let post = table.choice(check, "method", false, &methods);
+    let Some(item) = table.item("body") else {
+        return post.then(|| serde_json::Value::Object(serde_json::Map::new()));
+    };
+    if !post {
+        check.error(
+            &item.key,
+            "`body` goes with a POST",
+            "`method = \"POST\"` beside it",
+        );
+        return None;
+    }
+    let expected = "a JSON object, such as '{\"status\": \"open\"}'";
+    let text = item.filled(check, expected)?;
+    match serde_json::from_str(text) {
+        Ok(body @ serde_json::Value::Object(_)) => Some(body),
+        Ok(_) => {
+            check.error(&item.span, "`body` is no JSON object", expected);
+            None
+        }
+        Err(error) => {
+            check.error(&item.span, format!("`body` is no JSON: {error}"), expected);
+            None
+        }
+    }
 }
 
 struct Times {

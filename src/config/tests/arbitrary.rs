@@ -335,6 +335,7 @@ fn bare_source() -> impl Strategy<Value = Source> {
                 name: "s".to_owned(),
                 upstream: "u".to_owned(),
                 url,
+                search: mark.then(|| serde_json::json!({"q": "x\ny", "n": [1, {}]})),
                 every,
                 jitter: Duration::from_millis(jitter.into()).min(every),
                 stale_after: every + late,
