@@ -216,7 +216,7 @@ fn a_long_pause_outlives_the_process_and_a_short_one_costs_no_write() {
 
     let upstream = Upstream::start();
     upstream.queue(one());
-    upstream.answer(|_| Answer::status(429).header("Retry-After", "119"));
+    upstream.answer(|_| Answer::status(429).header("Retry-After", "29"));
     let mut gateway = Gateway::of(&upstream).source(EVERY_MINUTE).start();
     gateway.sync();
     gateway.sync();

@@ -13,8 +13,14 @@ use crate::upstream::client::Client;
 use crate::upstream::conditional::MAX_RETRY_AFTER;
 use crate::upstream::manners::{Pause, Plea};
 
-/// A shorter pause is not worth a write: a restart forgets it.
-const WORTH_KEEPING: Duration = Duration::from_secs(120);
+/// A shorter pause is not worth a write: a restart forgets it. A refusal's counts sooner, since `sync` run by a timer is a
+/// process of its own each time; what comes with a success may come with every idle poll.
+const fn worth_keeping(plea: Plea) -> Duration {
+    match plea {
+        Plea::RetryAfter => Duration::from_secs(30),
+        Plea::Backoff | Plea::Spent => Duration::from_secs(600),
+    }
+}
 
 impl Agent {
     /// Adds what the upstream wants an operator to know.
@@ -81,9 +87,9 @@ pub(super) fn remember_pause(
     let known = remembered_pause(state, upstream, wall);
     let mut batch = Batch::new();
     match (pause, known) {
-        (Some(pause), known) if pause.span >= WORTH_KEEPING => {
+        (Some(pause), known) if pause.span >= worth_keeping(pause.plea) => {
             // Later answers say the same again, to the second or so: they would only wear the card.
-            if known.is_some_and(|known| pause.span <= known.span + WORTH_KEEPING) {
+            if known.is_some_and(|known| pause.span <= known.span + worth_keeping(pause.plea)) {
                 return;
             }
             let plea = match pause.plea {

@@ -135,7 +135,8 @@ fn what_is_written_is_never_taken_for_a_later_time() {
 #[test]
 fn what_is_no_pattern() {
     let unusable = |bad: &BadPattern| matches!(bad, BadPattern::Unusable(_));
-    let table: &[(&str, Option<&str>, fn(&BadPattern) -> bool)] = &[
+    type Row<'a> = (&'a str, Option<&'a str>, fn(&BadPattern) -> bool);
+    let table: &[Row<'_>] = &[
         ("%Y-%m-%d %H:%M", None, |bad| *bad == BadPattern::NoZone),
         ("%Y-%m-%d", Some("Mars/Olympus"), |bad| {
             *bad == BadPattern::UnknownZone
