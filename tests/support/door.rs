@@ -1,0 +1,232 @@
+//! A public door with a small service, served in a thread of its own, under a clock that stands still.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use gleaner::clock::{Clock, FakeClock, Mono, Timestamp};
+use gleaner::door::http::{Head, Response};
+use gleaner::door::{
+    Admit, Listen, Peer, Place, PublicDoor, Request, Service, Settings, Settled, Taken, Ticket,
+};
+use gleaner::wait::{Interest, Wait};
+
+/// What the service saw, in order.
+pub type Seen = Arc<Mutex<Vec<String>>>;
+
+/// Answers `/echo` with the request's body, after the turn was settled; `/now` at once; `/no` with 401 before the body.
+pub struct Echo {
+    pub seen: Seen,
+    /// The largest body.
+    pub cap: u64,
+    pending: Vec<(Ticket, Response)>,
+    tickets: u64,
+}
+
+impl Echo {
+    pub fn new(cap: u64) -> Self {
+        Self {
+            seen: Seen::default(),
+            cap,
+            pending: Vec::new(),
+            tickets: 0,
+        }
+    }
+
+    fn note(&self, what: String) {
+        self.seen.lock().unwrap().push(what);
+    }
+}
+
+impl Service for Echo {
+    fn admit(&mut self, head: &Head, _: &Peer, _: Mono) -> Admit {
+        self.note(format!("admit {} {}", head.method, head.path));
+        match (head.method.as_str(), head.path.as_str()) {
+            ("POST", "/echo" | "/lost") => Admit::Body { cap: self.cap },
+            ("GET" | "HEAD" | "POST", "/now") => Admit::Body { cap: 0 },
+            (_, "/no") => Admit::Answer(Response::text(401, "no")),
+            (_, "/echo") => Admit::Answer(Response::method_not_allowed("POST")),
+            _ => Admit::Answer(Response::text(404, "nothing here")),
+        }
+    }
+
+    fn take(&mut self, request: Request, _: Mono) -> Taken {
+        self.note(format!("take {} {}", request.head.path, request.body.len()));
+        if request.head.path == "/now" {
+            return Taken::Answer(Response::text(200, "now"));
+        }
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        if request.head.path == "/echo" {
+            let echo = Response::new(200).with_body("application/octet-stream", request.body);
+            self.pending.push((ticket, echo));
+        }
+        Taken::Pending(ticket)
+    }
+
+    fn settle(&mut self, _: Mono) -> Settled {
+        self.note(format!("settle {}", self.pending.len()));
+        Settled {
+            answers: std::mem::take(&mut self.pending),
+            nudge: false,
+        }
+    }
+}
+
+/// A door that is served until this is dropped.
+pub struct Door {
+    pub addresses: Vec<SocketAddr>,
+    pub seen: Seen,
+    clock: Arc<FakeClock>,
+    wait: Wait,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Door {
+    /// At a port of this machine.
+    pub fn open(settings: Settings) -> Self {
+        Self::at(&[here()], settings, Echo::new(1024 * 1024))
+    }
+
+    pub fn at(places: &[Listen], settings: Settings, service: Echo) -> Self {
+        let clock = Arc::new(FakeClock::at(Timestamp::UNIX_EPOCH));
+        let wait = Wait::new(Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
+        let seen = Arc::clone(&service.seen);
+        let door = PublicDoor::open(places, Box::new(service), settings).unwrap();
+        let addresses = door.addresses();
+        wait.attend(Box::new(door));
+        let waiting = wait.clone();
+        let thread = thread::spawn(move || {
+            // Nothing ever comes here: whoever waits serves the door.
+            let (nothing, _kept) = UnixStream::pair().unwrap();
+            while waiting
+                .fd_ready(nothing.as_fd(), Interest::Read, None)
+                .is_ok()
+            {}
+        });
+        Self {
+            addresses,
+            seen,
+            clock,
+            wait,
+            thread: Some(thread),
+        }
+    }
+
+    /// The clock goes on by so much, at once.
+    pub fn advance(&self, span: Duration) {
+        self.clock.advance(span);
+        self.wait.nudge();
+    }
+
+    pub fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// A connection.
+    pub fn connect(&self) -> Caller<TcpStream> {
+        Caller(TcpStream::connect(self.addresses[0]).unwrap())
+    }
+
+    /// One request on a connection of its own, and all that comes back.
+    pub fn ask(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut caller = self.connect();
+        caller.send(bytes);
+        caller.rest()
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.wait.stop();
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !thread::panicking() {
+            ended.unwrap().unwrap();
+        }
+    }
+}
+
+/// A port of this machine that is free.
+pub fn here() -> Listen {
+    Listen {
+        place: Place::Tcp("127.0.0.1:0".parse().unwrap()),
+    }
+}
+
+/// A request with a body.
+pub fn post(path: &str, body: &[u8]) -> Vec<u8> {
+    let mut out = format!(
+        "POST {path} HTTP/1.1\r\nHost: gw\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    out.extend_from_slice(body);
+    out
+}
+
+pub const NOW: &[u8] = b"GET /now HTTP/1.1\r\nHost: gw\r\n\r\n";
+pub const NOW_AND_CLOSE: &[u8] = b"GET /now HTTP/1.1\r\nHost: gw\r\nConnection: close\r\n\r\n";
+
+/// The asking side.
+pub struct Caller<S>(pub S);
+
+impl<S: Read + Write> Caller<S> {
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// One answer by its Content-Length: head and body.
+    pub fn answer(&mut self) -> (String, Vec<u8>) {
+        let head = self.head();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: "))
+            .map_or(0, |length| length.parse().unwrap());
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        (head, body)
+    }
+
+    /// One head alone.
+    pub fn head(&mut self) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        String::from_utf8(head).unwrap()
+    }
+
+    /// The status of one answer.
+    pub fn status(&mut self) -> u16 {
+        status(&self.answer().0)
+    }
+
+    /// All that comes until the door closes.
+    pub fn rest(&mut self) -> String {
+        let mut out = Vec::new();
+        self.0.read_to_end(&mut out).unwrap();
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    /// Whether the door has closed, or reset, without another word.
+    pub fn is_closed(&mut self) -> bool {
+        match self.0.read(&mut [0]) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+/// The status in an answer's head.
+pub fn status(head: &str) -> u16 {
+    head.split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap_or(0)
+}
