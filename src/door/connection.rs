@@ -32,6 +32,8 @@ pub(super) struct Connection {
     input: Vec<u8>,
     /// So many of them were looked at for a head that is not complete.
     looked: usize,
+    /// The TLS handshake is still going on.
+    greets: bool,
     output: Vec<u8>,
     sent: usize,
     /// Turned away; not counted.
@@ -134,9 +136,16 @@ pub(super) enum Expired {
 
 impl Connection {
     pub(super) fn new(line: Line, peer: Peer, now: Mono, settings: &Settings) -> Self {
+        let greets = line.is_handshaking();
+        let deadline = now.after(if greets {
+            settings.handshake
+        } else {
+            settings.head
+        });
         Self {
             line,
             peer,
+            greets,
             stage: Stage::Head { idle: false },
             input: Vec::new(),
             looked: 0,
@@ -144,7 +153,7 @@ impl Connection {
             sent: 0,
             refused: false,
             since: now,
-            deadline: now.after(settings.head),
+            deadline,
         }
     }
 
@@ -167,7 +176,7 @@ impl Connection {
             Stage::Body(receiving) => !receiving.waits,
             Stage::Taken(_) | Stage::Answering(_) => false,
         };
-        match (reads, self.sent < self.output.len()) {
+        match (reads, self.owes()) {
             (true, true) => Some(Interest::Both),
             (true, false) => Some(Interest::Read),
             (false, true) => Some(Interest::Write),
@@ -213,6 +222,7 @@ impl Connection {
         let mut quota = TURN;
         loop {
             self.flush()?;
+            let owes = self.owes();
             let more = match &mut self.stage {
                 Stage::Head { .. } => match self.look()? {
                     Some(head) => return Ok(Event::Head(head)),
@@ -230,7 +240,7 @@ impl Connection {
                     }
                 },
                 Stage::Taken(_) => return Ok(Event::Wait),
-                Stage::Answering(_) if self.sent < self.output.len() => return Ok(Event::Wait),
+                Stage::Answering(_) if owes => return Ok(Event::Wait),
                 Stage::Answering(how) => {
                     let keep = how.keep;
                     if let Some(event) = self.answered(keep, now, settings) {
@@ -246,7 +256,15 @@ impl Connection {
             if quota == 0 {
                 return Ok(Event::Again);
             }
-            match self.line.read(scratch)? {
+            let heard = match self.stage {
+                Stage::Draining(_) => self.line.skim(scratch)?,
+                _ => self.line.read(scratch)?,
+            };
+            if self.greets && !self.line.is_handshaking() {
+                self.greets = false;
+                self.deadline = now.after(settings.head);
+            }
+            match heard {
                 Heard::Nothing => return Ok(Event::Wait),
                 Heard::End => return Ok(Event::Closed),
                 Heard::Bytes(count) => {
@@ -418,6 +436,8 @@ impl Connection {
         if idle {
             // What waits takes no memory.
             self.input = Vec::new();
+        }
+        if idle && !self.line.has_more() {
             Some(Event::Wait)
         } else {
             // The next one is there already; the others come first.
@@ -456,7 +476,12 @@ impl Connection {
             }
             self.sent += sent;
         }
-        Ok(())
+        self.line.flush()
+    }
+
+    /// Whether something is still to go out.
+    fn owes(&self) -> bool {
+        self.sent < self.output.len() || self.line.owes()
     }
 }
 

@@ -4,6 +4,12 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection};
+
+/// Bytes that may wait inside TLS for the socket.
+const TLS_BUFFER: usize = 16 * 1024;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -64,31 +70,128 @@ pub(super) enum Heard {
     End,
 }
 
-/// A connection's bytes.
+/// A connection's bytes, plain or by TLS. A handshake goes on with every read.
 #[derive(Debug)]
 pub(super) struct Line {
     socket: Socket,
+    tls: Option<Box<ServerConnection>>,
 }
 
 impl Line {
     pub(super) fn plain(socket: Socket) -> Self {
-        Self { socket }
+        Self { socket, tls: None }
+    }
+
+    /// `None`: rustls refuses its config.
+    pub(super) fn tls(socket: Socket, config: Arc<ServerConfig>) -> Option<Self> {
+        match ServerConnection::new(config) {
+            Ok(mut tls) => {
+                tls.set_buffer_limit(Some(TLS_BUFFER));
+                Some(Self {
+                    socket,
+                    tls: Some(Box::new(tls)),
+                })
+            }
+            Err(error) => {
+                log::error!("door: TLS: {error}");
+                None
+            }
+        }
+    }
+
+    /// Whether the handshake is still going on.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
     /// Reads what is there.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Heard> {
+        let Self { socket, tls } = self;
+        let Some(tls) = tls else {
+            return hear(socket, buffer);
+        };
+        loop {
+            match hear(&mut tls.reader(), buffer) {
+                Ok(Heard::Nothing) => {}
+                // A cut instead of a farewell: what came before it is framed, so nothing can be missing unseen.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok(Heard::End);
+                }
+                heard => return heard,
+            }
+            flush(tls, socket)?;
+            match tls.read_tls(socket) {
+                Ok(0) => return Ok(Heard::End),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Heard::Nothing);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if let Err(error) = tls.process_new_packets() {
+                // The other side is told why, as far as it still listens.
+                let _told = flush(tls, socket);
+                return Err(io::Error::other(error));
+            }
+        }
+    }
+
+    /// Whether there is more to read that no readiness of the socket tells of.
+    pub(super) fn has_more(&mut self) -> bool {
+        self.tls.as_mut().is_some_and(|tls| {
+            tls.process_new_packets()
+                .is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+        })
+    }
+
+    /// Reads and drops, without a look at what it is.
+    pub(super) fn skim(&mut self, buffer: &mut [u8]) -> io::Result<Heard> {
         hear(&mut self.socket, buffer)
     }
 
     /// Writes as much as goes; 0 when nothing does now.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        say(&mut self.socket, bytes)
+        let Self { socket, tls } = self;
+        let Some(tls) = tls else {
+            return say(socket, bytes);
+        };
+        let written = tls.writer().write(bytes)?;
+        flush(tls, socket)?;
+        Ok(written)
+    }
+
+    /// Whether something was written that has not gone out yet.
+    pub(super) fn owes(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Sends what is owed, as much as goes.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let Self { socket, tls } = self;
+        tls.as_mut().map_or(Ok(()), |tls| flush(tls, socket))
     }
 
     /// Says that nothing more will be sent.
     pub(super) fn shut(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            let _gone = flush(tls, &mut self.socket);
+        }
         self.socket.shut();
     }
+}
+
+fn flush(tls: &mut ServerConnection, socket: &mut Socket) -> io::Result<()> {
+    while tls.wants_write() {
+        match tls.write_tls(socket) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 impl AsFd for Line {

@@ -9,8 +9,10 @@ use std::{fmt, fs, io};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-use super::line::Socket;
+use super::activation::{self, ActivationError, Passed};
+use super::line::{Line, Socket};
 use super::service::Peer;
+use super::tls::Certificate;
 
 /// Connections that wait in the kernel until they are accepted.
 const BACKLOG: i32 = 128;
@@ -20,6 +22,8 @@ const BACKLOG: i32 = 128;
 pub struct Listen {
     /// Where.
     pub place: Place,
+    /// With TLS under this certificate; without if there is none.
+    pub tls: Option<Certificate>,
 }
 
 /// Where to listen.
@@ -34,6 +38,11 @@ pub enum Place {
         /// Its permissions, `0o660` for example.
         mode: u32,
     },
+    /// Every socket that systemd opened under this name: `FileDescriptorName=` of the socket unit, or the unit's own.
+    Systemd {
+        /// The name.
+        name: String,
+    },
 }
 
 impl fmt::Display for Place {
@@ -41,6 +50,7 @@ impl fmt::Display for Place {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
             Self::Unix { path, .. } => write!(f, "{}", path.display()),
+            Self::Systemd { name } => write!(f, "the socket {name} of systemd"),
         }
     }
 }
@@ -55,87 +65,158 @@ pub enum ListenError {
         /// Why.
         error: io::Error,
     },
+    /// What systemd passed cannot be used.
+    Activation(ActivationError),
+    /// There is nowhere to listen.
+    Nowhere,
 }
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { place, error } => write!(f, "cannot listen at {place}: {error}"),
+            Self::Activation(error) => error.fmt(f),
+            Self::Nowhere => f.write_str("the door has no place to listen at"),
         }
     }
 }
 
 impl std::error::Error for ListenError {}
 
+impl From<ActivationError> for ListenError {
+    fn from(error: ActivationError) -> Self {
+        Self::Activation(error)
+    }
+}
+
 /// An open listener.
 #[derive(Debug)]
-pub(super) enum Listener {
+pub(super) struct Listener {
+    socket: Listening,
+    tls: Option<Certificate>,
+}
+
+#[derive(Debug)]
+enum Listening {
     Tcp(TcpListener),
+    /// Opened here, and taken away again.
     Unix(UnixPlace),
+    /// Opened by somebody else.
+    PassedUnix(UnixListener),
 }
 
 impl Listener {
     /// Opens all of them, or none.
     pub(super) fn open(places: &[Listen]) -> Result<Vec<Self>, ListenError> {
         let all: Vec<&Place> = places.iter().map(|one| &one.place).collect();
-        places
-            .iter()
-            .map(|one| {
-                Self::open_one(&one.place, &all).map_err(|error| ListenError::Refused {
-                    place: one.place.to_string(),
-                    error,
-                })
-            })
-            .collect()
+        let mut open = Vec::new();
+        for Listen { place, tls } in places {
+            let refused = |error| ListenError::Refused {
+                place: place.to_string(),
+                error,
+            };
+            let sockets = match place {
+                Place::Tcp(address) => tcp(*address, v6_only(*address, &all))
+                    .map(|listener| vec![Listening::Tcp(listener)])
+                    .map_err(refused)?,
+                Place::Unix { path, mode } => UnixPlace::bind(path, *mode)
+                    .map(|place| vec![Listening::Unix(place)])
+                    .map_err(refused)?,
+                Place::Systemd { name } => Listening::passed(name)?,
+            };
+            open.extend(sockets.into_iter().map(|socket| Self {
+                socket,
+                tls: tls.clone(),
+            }));
+        }
+        if open.is_empty() {
+            return Err(ListenError::Nowhere);
+        }
+        Ok(open)
     }
 
-    fn open_one(place: &Place, all: &[&Place]) -> io::Result<Self> {
-        match place {
-            Place::Tcp(address) => tcp(*address, v6_only(*address, all)).map(Self::Tcp),
-            Place::Unix { path, mode } => UnixPlace::bind(path, *mode).map(Self::Unix),
+    /// The next connection, without waiting. `None`: it was gone before it could be served.
+    pub(super) fn accept(&self) -> io::Result<Option<(Line, Peer)>> {
+        let (socket, address) = self.socket.accept()?;
+        let peer = Peer {
+            address,
+            tls: self.tls.is_some(),
+        };
+        let line = match &self.tls {
+            None => Some(Line::plain(socket)),
+            Some(certificate) => Line::tls(socket, certificate.config()),
+        };
+        Ok(line.map(|line| (line, peer)))
+    }
+
+    /// Where a TCP listener is.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Listening::Tcp(listener) => listener.local_addr().ok(),
+            Listening::Unix(_) | Listening::PassedUnix(_) => None,
+        }
+    }
+}
+
+impl Listening {
+    /// What systemd passed under this name.
+    fn passed(name: &str) -> Result<Vec<Self>, ActivationError> {
+        let mut passed = activation::passed_here()?;
+        passed.retain(|one| one.name == name);
+        if passed.is_empty() {
+            return Err(ActivationError::Missing {
+                name: name.to_owned(),
+            });
+        }
+        passed.iter().map(Self::take_over).collect()
+    }
+
+    fn take_over(passed: &Passed) -> Result<Self, ActivationError> {
+        let socket = activation::take(passed)?;
+        let no_listener = || ActivationError::NoListener {
+            name: passed.name.clone(),
+        };
+        let is_stream = sockopt::socket_type(&socket).is_ok_and(|kind| kind == SocketType::STREAM);
+        if !is_stream || !sockopt::socket_acceptconn(&socket).unwrap_or(false) {
+            return Err(no_listener());
+        }
+        rustix::io::ioctl_fionbio(&socket, true).map_err(|_| no_listener())?;
+        match sockopt::socket_domain(&socket) {
+            Ok(AddressFamily::INET | AddressFamily::INET6) => {
+                Ok(Self::Tcp(TcpListener::from(socket)))
+            }
+            Ok(AddressFamily::UNIX) => Ok(Self::PassedUnix(UnixListener::from(socket))),
+            _ => Err(no_listener()),
         }
     }
 
-    /// The next connection, without waiting.
-    pub(super) fn accept(&self) -> io::Result<(Socket, Peer)> {
-        match self {
+    fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
+        let stream = match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept()?;
                 stream.set_nonblocking(true)?;
                 // Answers are written in one piece: there is nothing to collect.
                 let _only_slower = stream.set_nodelay(true);
-                let peer = Peer {
-                    address: Some(SocketAddr::new(address.ip().to_canonical(), address.port())),
-                    tls: false,
-                };
-                Ok((Socket::Tcp(stream), peer))
+                let ip = address.ip().to_canonical();
+                return Ok((
+                    Socket::Tcp(stream),
+                    Some(SocketAddr::new(ip, address.port())),
+                ));
             }
-            Self::Unix(place) => {
-                let (stream, _) = place.listener.accept()?;
-                stream.set_nonblocking(true)?;
-                let peer = Peer {
-                    address: None,
-                    tls: false,
-                };
-                Ok((Socket::Unix(stream), peer))
-            }
-        }
-    }
-
-    /// Where a TCP listener is.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(listener) => listener.local_addr().ok(),
-            Self::Unix(_) => None,
-        }
+            Self::Unix(place) => place.listener.accept()?.0,
+            Self::PassedUnix(listener) => listener.accept()?.0,
+        };
+        stream.set_nonblocking(true)?;
+        Ok((Socket::Unix(stream), None))
     }
 }
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(listener) => listener.as_fd(),
-            Self::Unix(place) => place.listener.as_fd(),
+        match &self.socket {
+            Listening::Tcp(listener) => listener.as_fd(),
+            Listening::Unix(place) => place.listener.as_fd(),
+            Listening::PassedUnix(listener) => listener.as_fd(),
         }
     }
 }

@@ -5,12 +5,16 @@
 //!
 //! - [`http`] reads requests strictly and writes answers;
 //! - [`service`] is the seam to whoever answers;
-//! - [`listen`] opens listeners;
-//! - `line` is one connection's bytes; `connection` one connection's requests;
-//! - `public` holds them all inside their [`Settings`];
+//! - [`listen`] opens listeners, [`activation`] takes over those that systemd opened, [`tls`] has their certificate;
+//! - `line` is one connection's bytes, plain or by TLS; `connection` its requests and answers;
+//! - `public` holds all of them inside their [`Settings`], `memory` what their bodies share, `files` the limit of open files;
+//! - [`coding`] decodes a body within a limit.
 
+pub mod activation;
+pub mod coding;
 mod connection;
 mod control;
+mod files;
 pub mod http;
 mod line;
 pub mod listen;
@@ -18,9 +22,11 @@ mod memory;
 mod public;
 pub mod service;
 mod settings;
+pub mod tls;
 
 pub use control::ControlDoor;
-pub use listen::{Listen, Place};
+pub use listen::{Listen, ListenError, Place};
 pub use public::PublicDoor;
 pub use service::{Admit, Peer, Request, Service, Settled, Taken, Ticket};
 pub use settings::Settings;
+pub use tls::Certificate;

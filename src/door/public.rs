@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use super::connection::{Connection, Event, Expired, Holding, Worth, no_memory};
+use super::files;
 use super::http::Response;
 use super::line::Line;
 use super::listen::{Listen, ListenError, Listener};
@@ -73,6 +74,11 @@ impl PublicDoor {
         settings: Settings,
     ) -> Result<Self, ListenError> {
         let listeners = Listener::open(places)?;
+        let extra = listeners.len() + TOLD;
+        let settings = Settings {
+            connections: files::make_room(settings.connections, extra),
+            ..settings
+        };
         Ok(Self {
             last_token: listeners.len(),
             listeners,
@@ -102,7 +108,8 @@ impl PublicDoor {
                 return;
             };
             match accepted {
-                Ok((socket, peer)) => self.welcome(Line::plain(socket), peer, now),
+                Ok(Some((line, peer))) => self.welcome(line, peer, now),
+                Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_passing(&error) => {}
                 Err(error) => {
@@ -118,6 +125,10 @@ impl PublicDoor {
         let has_room = self.make_room(&peer, now);
         if !has_room && self.connections.len() >= self.settings.connections + TOLD {
             log::debug!("door: {peer}: one too many");
+            return;
+        }
+        if !has_room && peer.tls {
+            // Nothing can be said before a handshake.
             return;
         }
         let mut connection = Connection::new(line, peer, now, &self.settings);

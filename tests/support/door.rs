@@ -154,6 +154,7 @@ impl Drop for Door {
 pub fn here() -> Listen {
     Listen {
         place: Place::Tcp("127.0.0.1:0".parse().unwrap()),
+        tls: None,
     }
 }
 
