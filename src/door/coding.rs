@@ -113,7 +113,8 @@ mod tests {
         let mut flipped = hello.clone();
         let last = flipped.len() - 6;
         flipped[last] ^= 1;
-        let table: &[(&str, &[u8], Result<&[u8], CodingError>)] = &[
+        type Expected = Result<&'static [u8], CodingError>;
+        let table: &[(&str, &[u8], Expected)] = &[
             ("identity", b"hello", Ok(b"hello")),
             ("identity", b"hello!", Err(CodingError::TooLarge)),
             ("gzip", &hello, Ok(b"hello")),

@@ -6,6 +6,7 @@
 //! ```
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 use std::{io, mem};
 
 use super::http::answer::CONTINUE;
@@ -21,6 +22,9 @@ use crate::wait::Interest;
 const BLOCK: usize = 16 * 1024;
 /// So much is read of one connection in one turn of the wait; the others come first then.
 const TURN: usize = 64 * 1024;
+
+/// A connection without a head, or with a body that stands still, is safe for so long.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// One connection.
 #[derive(Debug)]
@@ -119,8 +123,21 @@ pub(super) enum Worth {
     Drains(Mono),
     /// Nothing complete has come since this time.
     Headless(Mono),
-    /// In the middle of a request.
+    /// A body's last bytes came at this time.
+    Body(Mono),
+    /// It is being answered.
     Busy,
+}
+
+impl Worth {
+    /// Whether it can go to make room. Who is on his way is safe for a moment, since everybody's first packets take one.
+    pub(super) fn is_dispensable(self, now: Mono) -> bool {
+        match self {
+            Self::Idle(_) | Self::Drains(_) => true,
+            Self::Headless(since) | Self::Body(since) => now.since(since) >= GRACE,
+            Self::Busy => false,
+        }
+    }
 }
 
 /// What becomes of a connection whose deadline has come.
@@ -193,10 +210,11 @@ impl Connection {
     }
 
     pub(super) fn worth(&self) -> Worth {
-        match self.stage {
+        match &self.stage {
             Stage::Head { idle: true } => Worth::Idle(self.since),
             Stage::Draining(_) => Worth::Drains(self.since),
             Stage::Head { idle: false } => Worth::Headless(self.since),
+            Stage::Body(receiving) if !receiving.waits => Worth::Body(receiving.moved),
             _ => Worth::Busy,
         }
     }
@@ -536,6 +554,11 @@ impl Receiving {
         let at_most = usize::try_from(self.frame.at_most()).unwrap_or(usize::MAX);
         if at_most == 0 || self.body.len() < self.memory.size() {
             return true;
+        }
+        // Who begins could also end: else bodies would get in each other's way. Only what has come is held, though, so that
+        // an announcement alone takes nothing from the others.
+        if self.memory.size() == 0 && !self.memory.could_hold(at_most) {
+            return false;
         }
         let more = (self.memory.size() / 2).max(BLOCK).min(at_most);
         let grown = self.memory.grow(more) || self.memory.grow(BLOCK.min(at_most));

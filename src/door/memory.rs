@@ -9,6 +9,7 @@ pub(super) struct Pool(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    total: usize,
     free: AtomicUsize,
     returns: AtomicUsize,
 }
@@ -23,6 +24,7 @@ pub(super) struct Share {
 impl Pool {
     pub(super) fn of(bytes: usize) -> Self {
         Self(Arc::new(Inner {
+            total: bytes,
             free: AtomicUsize::new(bytes),
             returns: AtomicUsize::new(0),
         }))
@@ -50,6 +52,11 @@ impl Pool {
 impl Share {
     pub(super) fn size(&self) -> usize {
         self.size
+    }
+
+    /// Whether something as large as this would fit into what nobody has, or into all there is.
+    pub(super) fn could_hold(&self, all: usize) -> bool {
+        self.pool.free() >= all.min(self.pool.0.total)
     }
 
     /// Grows by so much, or not at all.

@@ -24,8 +24,6 @@ const DEAF: Duration = Duration::from_secs(1);
 const ACCEPTS: usize = 64;
 /// So many more connections than allowed are told that they are too many; further ones are closed without a word.
 const TOLD: usize = 16;
-/// A connection without a head is safe for so long: everybody's first packet takes a moment.
-const GRACE: Duration = Duration::from_secs(1);
 /// While others wait for memory, a body may stand still for so long.
 const STALL: Duration = Duration::from_secs(1);
 /// One read.
@@ -34,8 +32,9 @@ const SCRATCH: usize = 16 * 1024;
 /// The public door: takes HTTP requests at its listeners, inside its [`Settings`], and hands them to a [`Service`].
 ///
 /// It stays open for whoever behaves. When it has all the connections it may have, the one that has been idle longest
-/// makes room, then one that was answered for the last time, then the one that has owed its head longest; if none of them
-/// is there, the new one gets 503. One address that has all it may have makes room only among its own idle ones.
+/// makes room, then one that was answered for the last time, then the one that has owed its head longest, then the body
+/// that has stood still longest; if none of them is there, the new one gets 503. One address that has all it may have
+/// makes room only among its own idle ones.
 ///
 /// When the memory for bodies is used up, further bodies wait unread. A body that stands still meanwhile is given up.
 pub struct PublicDoor {
@@ -156,10 +155,9 @@ impl PublicDoor {
         if self.count(|_| true) < self.settings.connections {
             return true;
         }
-        match self.least(|_| true) {
-            Some((Worth::Headless(since), _)) if now.since(since) < GRACE => false,
-            None | Some((Worth::Busy, _)) => false,
+        match self.least(|one| one.worth().is_dispensable(now)) {
             Some((_, token)) => self.connections.remove(&token).is_some(),
+            None => false,
         }
     }
 
@@ -324,12 +322,17 @@ impl Attendant for PublicDoor {
             self.deaf_until = None;
         }
         let mut pending = Vec::new();
-        for token in self.awake(ready) {
-            if token < self.listeners.len() {
-                self.accept(token, now);
-            } else if let Some(ticket) = self.serve(token, now, wait) {
-                pending.push((ticket, token));
+        let awake = self.awake(ready);
+        let (listeners, connections) =
+            awake.split_at(awake.partition_point(|token| *token < self.listeners.len()));
+        for token in connections {
+            if let Some(ticket) = self.serve(*token, now, wait) {
+                pending.push((ticket, *token));
             }
+        }
+        // Behind the others: who makes room is decided by how they stand now.
+        for token in listeners {
+            self.accept(*token, now);
         }
         if !pending.is_empty() {
             self.settle(&pending, now, wait);

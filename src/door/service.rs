@@ -106,3 +106,29 @@ impl fmt::Display for Peer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_by_who_can_have_them() {
+        let group = |address: &str| {
+            let address = Some(address.parse().unwrap());
+            Peer {
+                address,
+                tls: false,
+            }
+            .group()
+        };
+        assert_eq!(group("192.0.2.1:1"), group("192.0.2.1:2"));
+        assert_ne!(group("192.0.2.1:1"), group("192.0.2.2:1"));
+        assert_eq!(group("[2001:db8::1]:1"), group("[2001:db8::ffff:0:0:1]:1"));
+        assert_ne!(group("[2001:db8::1]:1"), group("[2001:db8:0:1::1]:1"));
+        let local = Peer {
+            address: None,
+            tls: false,
+        };
+        assert_eq!(local.group(), None);
+    }
+}

@@ -1,10 +1,11 @@
 //! A public door with a small service, served in a thread of its own, under a clock that stands still.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use gleaner::door::http::{Head, Response};
 use gleaner::door::{
     Admit, Listen, Peer, Place, PublicDoor, Request, Service, Settings, Settled, Taken, Ticket,
 };
-use gleaner::wait::{Interest, Wait};
+use gleaner::wait::{Attendant, Interest, Interests, Ready, Wait};
 
 /// What the service saw, in order.
 pub type Seen = Arc<Mutex<Vec<String>>>;
@@ -23,6 +24,8 @@ pub struct Echo {
     pub seen: Seen,
     /// The largest body.
     pub cap: u64,
+    /// `/gate` is taken only when something comes here.
+    pub gate: Option<mpsc::Receiver<()>>,
     pending: Vec<(Ticket, Response)>,
     tickets: u64,
 }
@@ -32,6 +35,7 @@ impl Echo {
         Self {
             seen: Seen::default(),
             cap,
+            gate: None,
             pending: Vec::new(),
             tickets: 0,
         }
@@ -46,7 +50,7 @@ impl Service for Echo {
     fn admit(&mut self, head: &Head, _: &Peer, _: Mono) -> Admit {
         self.note(format!("admit {} {}", head.method, head.path));
         match (head.method.as_str(), head.path.as_str()) {
-            ("POST", "/echo" | "/lost") => Admit::Body { cap: self.cap },
+            ("POST", "/echo" | "/lost" | "/gate") => Admit::Body { cap: self.cap },
             ("GET" | "HEAD" | "POST", "/now") => Admit::Body { cap: 0 },
             (_, "/no") => Admit::Answer(Response::text(401, "no")),
             (_, "/echo") => Admit::Answer(Response::method_not_allowed("POST")),
@@ -56,12 +60,15 @@ impl Service for Echo {
 
     fn take(&mut self, request: Request, _: Mono) -> Taken {
         self.note(format!("take {} {}", request.head.path, request.body.len()));
+        if let ("/gate", Some(gate)) = (request.head.path.as_str(), &self.gate) {
+            gate.recv().unwrap();
+        }
         if request.head.path == "/now" {
             return Taken::Answer(Response::text(200, "now"));
         }
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        if request.head.path == "/echo" {
+        if request.head.path != "/lost" {
             let echo = Response::new(200).with_body("application/octet-stream", request.body);
             self.pending.push((ticket, echo));
         }
@@ -77,10 +84,26 @@ impl Service for Echo {
     }
 }
 
+/// A door whose turns are counted.
+struct Counted(PublicDoor, Arc<AtomicUsize>);
+
+impl Attendant for Counted {
+    fn interests<'a>(&'a self, into: &mut Interests<'a>) {
+        self.0.interests(into);
+    }
+
+    fn attend(&mut self, ready: &[Ready], now: Mono, wait: &Wait) -> Option<Mono> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.attend(ready, now, wait)
+    }
+}
+
 /// A door that is served until this is dropped.
 pub struct Door {
     pub addresses: Vec<SocketAddr>,
     pub seen: Seen,
+    /// How often the door was called.
+    turns: Arc<AtomicUsize>,
     clock: Arc<FakeClock>,
     wait: Wait,
     thread: Option<JoinHandle<()>>,
@@ -98,7 +121,8 @@ impl Door {
         let seen = Arc::clone(&service.seen);
         let door = PublicDoor::open(places, Box::new(service), settings).unwrap();
         let addresses = door.addresses();
-        wait.attend(Box::new(door));
+        let turns = Arc::new(AtomicUsize::new(0));
+        wait.attend(Box::new(Counted(door, Arc::clone(&turns))));
         let waiting = wait.clone();
         let thread = thread::spawn(move || {
             // Nothing ever comes here: whoever waits serves the door.
@@ -111,6 +135,7 @@ impl Door {
         Self {
             addresses,
             seen,
+            turns,
             clock,
             wait,
             thread: Some(thread),
@@ -123,8 +148,18 @@ impl Door {
         self.wait.nudge();
     }
 
+    /// How often the door has been called.
+    pub fn turns(&self) -> usize {
+        self.turns.load(Ordering::SeqCst)
+    }
+
     pub fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
+    }
+
+    /// Until the door has read all that was sent to it so far: what is asked here came behind that.
+    pub fn catch_up(&self) {
+        assert_eq!(status(&self.ask(NOW_AND_CLOSE)), 200);
     }
 
     /// A connection.
@@ -221,6 +256,13 @@ impl<S: Read + Write> Caller<S> {
             Ok(read) => read == 0,
             Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
+    }
+}
+
+impl Caller<TcpStream> {
+    /// Nothing more will be sent.
+    pub fn shut(&self) {
+        self.0.shutdown(Shutdown::Write).unwrap();
     }
 }
 
