@@ -10,7 +10,7 @@ use std::time::Duration;
 use std::{io, mem};
 
 use super::http::answer::CONTINUE;
-use super::http::{self, Frame, Head, MAX_HEAD, Refusal, Response};
+use super::http::{self, Frame, Head, Refusal, Response};
 use super::line::{Heard, Line};
 use super::memory::{Pool, Share};
 use super::service::{Admit, Peer};
@@ -242,7 +242,7 @@ impl Connection {
             self.flush()?;
             let owes = self.owes();
             let more = match &mut self.stage {
-                Stage::Head { .. } => match self.look()? {
+                Stage::Head { .. } => match self.look(settings.head_bytes)? {
                     Some(head) => return Ok(Event::Head(head)),
                     None => true,
                 },
@@ -315,15 +315,15 @@ impl Connection {
     }
 
     /// Looks for a head. One is complete only with a line's end: without a new one there is nothing to read again.
-    fn look(&mut self) -> Result<Option<Head>, Refusal> {
+    fn look(&mut self, max: usize) -> Result<Option<Head>, Refusal> {
         let fresh = self.input.get(self.looked..).unwrap_or_default();
         if fresh.is_empty()
-            || (self.looked > 0 && self.input.len() <= MAX_HEAD && !fresh.contains(&b'\n'))
+            || (self.looked > 0 && self.input.len() <= max && !fresh.contains(&b'\n'))
         {
             self.looked = self.input.len();
             return Ok(None);
         }
-        let head = http::head(&self.input)?;
+        let head = http::head(&self.input, max)?;
         match &head {
             Some(head) => {
                 self.looked = 0;

@@ -29,4 +29,4 @@ pub use listen::{Listen, ListenError, Place};
 pub use public::PublicDoor;
 pub use service::{Admit, Peer, Request, Service, Settled, Taken, Ticket};
 pub use settings::Settings;
-pub use tls::Certificate;
+pub use tls::{Certificate, CertificateError};

@@ -9,6 +9,8 @@ pub struct Settings {
     pub connections: usize,
     /// Connections at a time from one address (IPv6: from one /64); not counted at Unix sockets. Default: 64.
     pub per_peer: usize,
+    /// Bytes of a head, empty lines before it included; more is answered with 431. Default: 16 KiB.
+    pub head_bytes: usize,
     /// Bytes of all bodies together that are in memory; when they are used up, bodies wait. At least one block of 16 KiB.
     /// Default: 16 MiB.
     pub bodies: usize,
@@ -38,6 +40,7 @@ impl Default for Settings {
         Self {
             connections: 256,
             per_peer: 64,
+            head_bytes: 16 * 1024,
             bodies: 16 * 1024 * 1024,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),

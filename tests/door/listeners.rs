@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gleaner::config::Secret;
 use gleaner::door::{Certificate, Listen, Place, Settings};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -147,7 +148,7 @@ impl Safe {
             let leaf = leaf(&pki);
             Certificate::read(
                 &pki.file("cert.pem", &leaf.cert),
-                &pki.file("key.pem", &leaf.key),
+                &Secret::File(pki.file("key.pem", &leaf.key)),
             )
             .unwrap()
         };
@@ -257,7 +258,7 @@ fn a_renewed_certificate_is_shown_after_a_reload_and_a_broken_one_is_not() {
     let error = safe.certificate.reload().unwrap_err().to_string();
     assert!(
         error.ends_with(&format!(
-            "key.pem: this private key does not belong to the certificate in {}",
+            "key.pem\" }}: this private key does not belong to the certificate in {}",
             cert.display()
         )),
         "{error}"

@@ -21,6 +21,8 @@ use crate::wait::{Attendant, Interest, Interests, Ready, Wait};
 const MAX_CONNECTIONS: usize = 16;
 /// Of these, so many may follow a wish, which may take hours: `/status` is answered all the same.
 const MAX_FOLLOWERS: usize = 8;
+/// The largest request head.
+const MAX_HEAD: usize = 8 * 1024;
 /// The largest request body.
 const MAX_BODY: usize = 64 * 1024;
 /// A request must have come within this time.
@@ -289,7 +291,7 @@ impl Connection {
 
 /// A request with its body, once both are there. Callers of this socket know the length of what they send.
 fn request(input: &[u8]) -> Result<Option<(Head, &[u8])>, Refusal> {
-    let Some(head) = http::head(input)? else {
+    let Some(head) = http::head(input, MAX_HEAD)? else {
         return Ok(None);
     };
     let length = match head.framing {

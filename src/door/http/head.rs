@@ -1,6 +1,6 @@
 //! A request's head (RFC 9112 2, 3, 5, 6).
 
-use super::{MAX_FIELDS, MAX_HEAD, Refusal};
+use super::{MAX_FIELDS, Refusal};
 
 /// A request's head, as sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,11 +108,11 @@ impl<N: Into<String>, V: Into<Vec<u8>>> FromIterator<(N, V)> for Fields {
     }
 }
 
-/// Reads a head from what has come so far. `None`: more is needed.
+/// Reads a head of at most `max` bytes, empty lines before it included, from what has come so far. `None`: more is needed.
 ///
 /// # Errors
 /// [`Refusal`] for everything that is not exactly one way to read it.
-pub fn head(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
+pub fn head(bytes: &[u8], max: usize) -> Result<Option<Head>, Refusal> {
     // The parser would take any line feed for an empty line.
     if bytes.first() == Some(&b'\n') {
         return Err(Refusal::Malformed("a line ends without a carriage return"));
@@ -120,8 +120,8 @@ pub fn head(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let size = match request.parse(bytes) {
-        Ok(httparse::Status::Complete(size)) if size <= MAX_HEAD => size,
-        Ok(httparse::Status::Partial) if bytes.len() <= MAX_HEAD => return Ok(None),
+        Ok(httparse::Status::Complete(size)) if size <= max => size,
+        Ok(httparse::Status::Partial) if bytes.len() <= max => return Ok(None),
         Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Refusal::HeadTooLarge),
         Err(httparse::Error::Version) => return Err(Refusal::Version),
         Err(_) => return Err(Refusal::Malformed("this is no HTTP request")),

@@ -19,8 +19,6 @@ pub use answer::Response;
 pub use body::Frame;
 pub use head::{Fields, Framing, Head, Version, head};
 
-/// The largest head in bytes, empty lines before it included.
-pub const MAX_HEAD: usize = 8 * 1024;
 /// The most header fields of a request.
 pub const MAX_FIELDS: usize = 64;
 

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::head::Repeated;
 use super::*;
 
+const MAX_HEAD: usize = 8 * 1024;
+
 /// What a stream holds: the requests (path and body) up to its end or to a refusal's status.
 fn requests(bytes: &[u8], cap: u64) -> (Vec<(String, Vec<u8>)>, Option<u16>) {
     in_pieces(bytes, &[], cap)
@@ -37,7 +39,7 @@ impl Reader {
         loop {
             match self.body.take() {
                 None => {
-                    let Some(head) = head(&self.input)? else {
+                    let Some(head) = head(&self.input, MAX_HEAD)? else {
                         return Ok(());
                     };
                     self.input.drain(..head.size);
@@ -227,7 +229,7 @@ fn one_way_to_read_it_or_none() {
         ("\u{16}\u{3}\u{1}", Err(400)),
     ];
     for (text, expected) in table {
-        let read = head(text.as_bytes())
+        let read = head(text.as_bytes(), MAX_HEAD)
             .map(|head| head.map(|head| (head.path, head.framing)))
             .map_err(Refusal::status);
         let expected = expected.map(|head| head.map(|(path, framing)| (path.to_owned(), framing)));
@@ -471,7 +473,7 @@ fn heads_have_their_bounds() {
 
 #[test]
 fn what_a_head_says_besides() {
-    let read = |text: &str| head(text.as_bytes()).unwrap().unwrap();
+    let read = |text: &str| head(text.as_bytes(), MAX_HEAD).unwrap().unwrap();
     let plain = read("POST /a?b=%20?c HTTP/1.1\r\nHost: x\r\nA: 1\r\nB:  two \r\na: 3\r\n\r\n");
     assert_eq!(
         (plain.path.as_str(), plain.query.as_deref()),
