@@ -226,6 +226,21 @@ fn tls_carries_the_same_requests() {
 }
 
 #[test]
+fn what_was_decrypted_already_is_not_waited_for() {
+    let safe = Safe::open(|pki| pki.leaf(&["gw.example"]));
+    // The first request fills one TLS record and one read of the door; the second one comes in the same packets.
+    let head = post("/echo", &[b'x'; 10_000]).len() - 10_000;
+    let first = post("/echo", &vec![b'x'; 16 * 1024 - head]);
+    assert_eq!(first.len(), 16 * 1024);
+    for _ in 0..20 {
+        let mut caller = safe.connect("gw.example");
+        caller.send([first.as_slice(), NOW].concat());
+        assert_eq!(caller.status(), 200);
+        assert_eq!(caller.status(), 200);
+    }
+}
+
+#[test]
 fn a_handshake_byte_by_byte_stalls_nobody_and_has_ten_seconds() {
     let safe = Safe::open(|pki| pki.leaf(&["gw.example"]));
     let mut hello = Vec::new();
