@@ -12,14 +12,13 @@ use std::{io, mem};
 use super::http::answer::CONTINUE;
 use super::http::{self, Frame, Head, Refusal, Response};
 use super::line::{Heard, Line};
-use super::memory::{Pool, Share};
+use super::memory::Pool;
+use super::receiving::{Progress, Receiving};
 use super::service::{Admit, Peer};
 use super::settings::Settings;
 use crate::clock::Mono;
 use crate::wait::Interest;
 
-/// Memory for bodies is handed out in such pieces.
-const BLOCK: usize = 16 * 1024;
 /// So much is read of one connection in one turn of the wait; the others come first then.
 const TURN: usize = 64 * 1024;
 
@@ -69,23 +68,6 @@ struct How {
     to_head: bool,
     /// Another request may follow.
     keep: bool,
-}
-
-#[derive(Debug)]
-struct Receiving {
-    head: Head,
-    frame: Frame,
-    body: Vec<u8>,
-    memory: Share,
-    /// No memory is left: nothing is read.
-    waits: bool,
-    owes_continue: bool,
-    /// When the body must be complete.
-    end: Mono,
-    /// When a span of progress began, and with how many bytes.
-    mark: (Mono, usize),
-    /// When bytes came last.
-    moved: Mono,
 }
 
 /// What a step came to.
@@ -511,74 +493,6 @@ pub(super) fn no_memory(settings: &Settings) -> Response {
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.line.as_fd()
-    }
-}
-
-/// How a body goes on.
-enum Progress {
-    Done,
-    NoMemory,
-    /// More bytes. `continued`: the client waits for `100 Continue` first.
-    Needs {
-        continued: bool,
-    },
-}
-
-impl Receiving {
-    fn take(&mut self, input: &mut Vec<u8>, now: Mono) -> Result<Progress, Refusal> {
-        loop {
-            if !self.has_room() {
-                self.waits = true;
-                return Ok(Progress::NoMemory);
-            }
-            if mem::take(&mut self.waits) {
-                // Nobody could make progress meanwhile.
-                self.mark = (now, self.body.len());
-                self.moved = now;
-            }
-            let room = self.memory.size() - self.body.len();
-            let taken = self.frame.take(input, &mut self.body, room)?;
-            input.drain(..taken.used);
-            if taken.done {
-                return Ok(Progress::Done);
-            }
-            if input.is_empty() {
-                let continued = mem::take(&mut self.owes_continue);
-                return Ok(Progress::Needs { continued });
-            }
-        }
-    }
-
-    /// Whether another byte can be taken; asks for memory if need be.
-    fn has_room(&mut self) -> bool {
-        let at_most = usize::try_from(self.frame.at_most()).unwrap_or(usize::MAX);
-        if at_most == 0 || self.body.len() < self.memory.size() {
-            return true;
-        }
-        // Who begins could also end: else bodies would get in each other's way. Only what has come is held, though, so that
-        // an announcement alone takes nothing from the others.
-        if self.memory.size() == 0 && !self.memory.could_hold(at_most) {
-            return false;
-        }
-        let more = (self.memory.size() / 2).max(BLOCK).min(at_most);
-        let grown = self.memory.grow(more) || self.memory.grow(BLOCK.min(at_most));
-        if grown {
-            self.body
-                .reserve_exact(self.memory.size() - self.body.len());
-        }
-        grown
-    }
-
-    fn next_deadline(&self, settings: &Settings) -> Mono {
-        self.end.min(self.mark.0.after(settings.progress))
-    }
-
-    /// Whether enough has come in the span that ends now; then another one begins.
-    fn is_fast(&mut self, now: Mono, settings: &Settings) -> bool {
-        let came = (self.body.len() - self.mark.1) as u64;
-        let enough = self.waits || came >= settings.progress_bytes;
-        self.mark = (now, self.body.len());
-        enough
     }
 }
 

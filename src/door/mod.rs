@@ -6,7 +6,8 @@
 //! - [`http`] reads requests strictly and writes answers;
 //! - [`service`] is the seam to whoever answers;
 //! - [`listen`] opens listeners, [`activation`] takes over those that systemd opened, [`tls`] has their certificate;
-//! - `line` is one connection's bytes, plain or by TLS; `connection` its requests and answers;
+//! - `line` is one connection's bytes, plain or by TLS; `connection` its requests and answers,
+//!   `receiving` the body that is on its way;
 //! - `public` holds all of them inside their [`Settings`], `memory` what their bodies share, `files` the limit of open files;
 //! - [`coding`] decodes a body within a limit.
 
@@ -20,6 +21,7 @@ mod line;
 pub mod listen;
 mod memory;
 mod public;
+mod receiving;
 pub mod service;
 mod settings;
 pub mod tls;
