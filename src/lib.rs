@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`cli`] | one file a command: arguments in, exit code out |
 //! | [`agent`] | the loop: what is due, do one step, wait |
-//! | [`door`], [`desk`] | the control socket; what the agent publishes and what is asked of it |
+//! | [`door`], [`desk`] | requests from outside and the control socket; what the agent publishes and what is asked of it |
 //! | [`pull`] | one pass over a collection: fetch → select → compare → deliver → commit |
 //! | [`state`] | the state directory: one owner, a store and a sink that agree |
 //! | [`upstream`] | asks an upstream and says what the answer means |

@@ -204,7 +204,8 @@ fn bundled_anchors() -> RootCertStore {
     }
 }
 
-fn read_identity(
+/// Chain and key of a certificate of ours.
+pub(crate) fn read_identity(
     identity: Identity<'_>,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
     let chain = read_certificates(identity.cert)?;
@@ -215,7 +216,8 @@ fn read_identity(
     Ok((chain, key))
 }
 
-fn wrong_identity(identity: Identity<'_>, error: &rustls::Error) -> TlsError {
+/// What rustls had against a certificate of ours.
+pub(crate) fn wrong_identity(identity: Identity<'_>, error: &rustls::Error) -> TlsError {
     match error {
         rustls::Error::InconsistentKeys(_) => TlsError::WrongKey {
             key: identity.key_name.to_owned(),

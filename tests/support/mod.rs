@@ -13,6 +13,7 @@ pub mod attendant;
 pub mod client;
 pub mod device;
 pub mod dice;
+pub mod door;
 pub mod gleaner;
 pub mod mount;
 pub mod parts;

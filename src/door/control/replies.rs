@@ -1,6 +1,6 @@
 //! What the control socket answers.
 
-use super::http::{self, Head};
+use super::super::http::{Head, Response};
 use crate::clock::Mono;
 use crate::desk::{Desk, Wish, WishId};
 
@@ -17,7 +17,7 @@ pub(super) enum Reply {
 pub(super) fn reply(head: &Head, body: &[u8], desk: &Desk, now: Mono, may_follow: bool) -> Reply {
     match (head.method.as_str(), head.path.as_str()) {
         ("GET", "/status") => match serde_json::to_vec(&desk.status(now)) {
-            Ok(status) => Reply::Whole(http::answer(200, "application/json", &status)),
+            Ok(status) => Reply::Whole(Response::json(200, status).to_bytes(false, false)),
             Err(error) => text(503, &error.to_string()),
         },
         ("POST", "/wish") if !may_follow => text(503, "too many wishes are followed already"),
@@ -38,9 +38,5 @@ pub(super) fn reply(head: &Head, body: &[u8], desk: &Desk, now: Mono, may_follow
 
 /// A short answer in words.
 pub(super) fn text(status: u16, words: &str) -> Reply {
-    Reply::Whole(http::answer(
-        status,
-        "text/plain; charset=utf-8",
-        format!("{words}\n").as_bytes(),
-    ))
+    Reply::Whole(Response::text(status, words).to_bytes(false, false))
 }
