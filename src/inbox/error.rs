@@ -73,6 +73,8 @@ pub enum Full {
         used: u64,
         /// Bytes that they may take.
         quota: u64,
+        /// Bytes that are needed.
+        need: u64,
     },
     /// The file system has less free space than is to be left.
     LowWater {
@@ -120,9 +122,9 @@ impl InboxError {
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Quota { used, quota } => write!(
+            Self::Quota { used, quota, need } => write!(
                 f,
-                "the inbox is full: {used} of {quota} bytes are taken by payloads that are not processed yet; see `gleaner inbox list`, or raise its quota"
+                "the inbox is full: {used} of {quota} bytes are taken by payloads that are not processed yet, and {need} more are needed; see `gleaner inbox list`, or raise its quota"
             ),
             Self::LowWater { free, low_water } => write!(
                 f,

@@ -221,10 +221,9 @@ fn encode_head(out: &mut Vec<u8>, id: RequestId, received: &Received) {
     put(out, received.peer.as_bytes());
     put(out, received.method.as_bytes());
     put(out, &received.target);
-    for text in [&received.event_id, &received.event_type] {
-        if let Some(text) = text {
-            put(out, text.as_bytes());
-        }
+    let texts = [&received.event_id, &received.event_type];
+    for text in texts.into_iter().flatten() {
+        put(out, text.as_bytes());
     }
     put_number(out, received.headers.len());
     for (name, value) in &received.headers {

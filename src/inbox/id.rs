@@ -6,10 +6,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::clock::Timestamp;
 
 /// What one received payload is called from then on.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct RequestId(pub [u8; 16]);
 
 impl fmt::Display for RequestId {
@@ -41,6 +44,20 @@ impl fmt::Display for NoRequestId {
 }
 
 impl std::error::Error for NoRequestId {}
+
+impl From<RequestId> for String {
+    fn from(id: RequestId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for RequestId {
+    type Error = NoRequestId;
+
+    fn try_from(text: String) -> Result<Self, NoRequestId> {
+        text.parse()
+    }
+}
 
 impl FromStr for RequestId {
     type Err = NoRequestId;

@@ -75,7 +75,7 @@ fn encode_mark(out: &mut Vec<u8>, marker: Marker, mark: &Mark) {
             .take_while(|at| *at <= MAX_REASON)
             .last()
             .unwrap_or(0);
-        body.extend_from_slice(reason[..short].as_bytes());
+        body.extend_from_slice(&reason.as_bytes()[..short]);
     }
     encode(out, marker, &body);
 }

@@ -29,6 +29,7 @@ mod marks;
 mod open;
 mod read;
 mod received;
+mod seen;
 mod segment;
 mod state;
 
@@ -47,12 +48,17 @@ pub use keep::Limits;
 pub use open::{Finding, Opening};
 pub use read::{Event, Filter, Listed, Reader};
 pub use received::{Received, Stored};
+pub use seen::{CatchUpError, Known};
 pub use state::State;
 
 use crate::clock::Timestamp;
+use crate::store::EventKey;
 use index::{Entry, Segment, Standing};
 use keep::Eviction;
 use marks::Mark;
+
+/// Where an inbox is below the state directory.
+pub const NAME: &str = "inbox";
 
 /// The longest record in bytes.
 const MAX_RECORD: usize = 64 * 1024 * 1024;
@@ -72,6 +78,7 @@ pub struct Inbox {
     unsynced: Vec<Unsynced>,
     /// Records that are not settled, the unsynced ones left out.
     outstanding: usize,
+    unmarked: seen::Unmarked,
     hooks: Vec<String>,
     ids: id::Counter,
 }
@@ -156,6 +163,17 @@ impl Inbox {
             },
             trusted_at: received.clock_trusted.then(|| seconds(received.at)),
         });
+        if let Some(event_id) = &received.event_id {
+            self.unmarked.note(Event {
+                position: Position {
+                    segment: active.number,
+                    offset,
+                },
+                id,
+                key: EventKey::new(&received.hook, event_id),
+                trusted_at: received.clock_trusted.then_some(received.at),
+            });
+        }
         self.active = Some(Active {
             end: offset + long,
             ..active
@@ -190,6 +208,7 @@ impl Inbox {
             }
         }
         self.filled.clear();
+        self.unmarked.synced();
         Ok(())
     }
 
@@ -198,6 +217,7 @@ impl Inbox {
     fn forsake(&mut self) {
         self.filled.clear();
         self.active = None;
+        self.unmarked.forsake();
         let mut void: BTreeMap<u32, Vec<Mark>> = BTreeMap::new();
         for lost in std::mem::take(&mut self.unsynced) {
             void.entry(lost.segment).or_default().push(Mark {
@@ -293,7 +313,7 @@ impl Inbox {
                 Eviction::ForRoom(number) => self.remove(number)?,
                 Eviction::NoRoom { used } => {
                     let quota = self.limits.quota;
-                    return Err(InboxError::Full(Full::Quota { used, quota }));
+                    return Err(InboxError::Full(Full::Quota { used, quota, need }));
                 }
                 Eviction::Nothing | Eviction::Old(_) => return Ok(()),
             }

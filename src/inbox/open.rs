@@ -115,6 +115,7 @@ impl Inbox {
             filled: Vec::new(),
             unsynced: Vec::new(),
             outstanding: 0,
+            unmarked: super::seen::Unmarked::default(),
             hooks: Vec::new(),
             ids: id::Counter::default(),
         };
@@ -172,9 +173,9 @@ impl Inbox {
             self.segments.insert(number, loaded);
             return Ok(());
         }
-        let scan = self.load_records(number, done, &mut loaded, findings)?;
+        let (scan, stale) = self.load_records(number, done, &mut loaded, findings)?;
         self.mend(number, &file, marker, &scan, findings)?;
-        if newest {
+        if newest && !stale {
             let size = u32::try_from(long).unwrap_or(u32::MAX);
             let end = u32::try_from(scan.end).unwrap_or(u32::MAX);
             self.active = Some(Active {
@@ -201,13 +202,15 @@ impl Inbox {
         Ok(true)
     }
 
+    /// What is in the segment, and whether its log speaks of records behind that: a new one in their place would be taken
+    /// for one of them.
     fn load_records(
         &mut self,
         number: u32,
         done: bool,
         loaded: &mut Segment,
         findings: &mut Vec<Finding>,
-    ) -> Result<frame::Scan, InboxError> {
+    ) -> Result<(frame::Scan, bool), InboxError> {
         let dir = self.dir.clone();
         let log = segment::named(&dir, number, "marks");
         if done {
@@ -253,10 +256,13 @@ impl Inbox {
         if let Some(found) = newer {
             return Err(InboxError::Newer { path, found });
         }
-        Ok(frame::Scan {
+        let behind = |offset: &u32| usize::try_from(*offset).is_ok_and(|at| at >= scan.end);
+        let stale = states.keys().any(behind);
+        let scan = frame::Scan {
             lost: [scan.lost, unreadable].concat(),
             ..scan
-        })
+        };
+        Ok((scan, stale))
     }
 
     /// Covers what was lost, so that it is said once, and cuts off what was torn.

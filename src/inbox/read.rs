@@ -16,6 +16,7 @@ use super::received::Stored;
 use super::segment::{self, Header, START};
 use super::state::State;
 use crate::clock::Timestamp;
+use crate::store::EventKey;
 
 /// A payload without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,10 +60,10 @@ pub struct Event {
     pub position: Position,
     /// What the payload is called.
     pub id: RequestId,
-    /// The hook.
-    pub hook: String,
-    /// What the sender calls the event.
-    pub event_id: String,
+    /// The event that it tells of.
+    pub key: EventKey,
+    /// When it was received, if the clock was trusted.
+    pub trusted_at: Option<Timestamp>,
 }
 
 /// Looks at an inbox without owning it, and changes nothing. What another process is writing meanwhile is seen up to some
@@ -326,8 +327,8 @@ impl Inbox {
                     events.push(Event {
                         position: listed.position,
                         id: listed.stored.id,
-                        hook: received.hook,
-                        event_id,
+                        key: EventKey::new(&received.hook, &event_id),
+                        trusted_at: received.clock_trusted.then_some(received.at),
                     });
                 }
             })?;
