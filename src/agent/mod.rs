@@ -3,6 +3,7 @@
 mod care;
 mod course;
 mod hours;
+mod inbox;
 mod manners;
 mod turn;
 
@@ -10,9 +11,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use self::course::stored_course;
 use self::hours::Hours;
 use self::manners::remembered_pause;
-use self::course::stored_course;
 use crate::clock::{Mono, Timestamp};
 use crate::config::{self, Config, Pull};
 use crate::desk::{Desk, Event, Moments, SourceStatus, Wish};
@@ -344,6 +345,10 @@ impl Agent {
 
     /// Carries out a wish, handing on what is told about it as it comes.
     pub fn carry_out(&mut self, wish: &Wish, each: &mut dyn FnMut(Event)) {
+        if let Some(wish) = &wish.inbox {
+            each(self.change_inbox(wish));
+            return each(Event::Done);
+        }
         let names = if wish.sources.is_empty() {
             let pulled = self.sources().filter(|name| self.is_pulled(name));
             pulled.map(str::to_owned).collect()
