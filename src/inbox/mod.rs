@@ -75,6 +75,8 @@ pub struct Inbox {
     active: Option<Active>,
     /// Full segments with records that are not synced yet.
     filled: Vec<Active>,
+    /// The next one, made ahead of need.
+    spare: Option<Active>,
     unsynced: Vec<Unsynced>,
     /// Records that are not settled, the unsynced ones left out.
     outstanding: usize,
@@ -271,15 +273,40 @@ impl Inbox {
             }
             self.active = Some(active);
         }
-        let size = self.usual_size().max(segment::START.saturating_add(long));
+        let usual = self.usual_size();
+        if let Some(spare) = self.spare.take() {
+            if spare.size - spare.end >= long {
+                self.close_active();
+                return Ok(spare);
+            }
+            // Records come in the order of their segments: it cannot be filled after a later one.
+            self.remove(spare.number)?;
+        }
+        let next = self.make(usual.max(segment::START.saturating_add(long)))?;
+        self.close_active();
+        Ok(next)
+    }
+
+    /// Makes the next segment ahead of need, so that no sender waits for it: worth calling when there is nothing else to do.
+    /// Does nothing as long as the last one is not mostly full. Returns whether it made one.
+    ///
+    /// # Errors
+    /// Those of [`Inbox::append`]: nothing is worse than before.
+    pub fn prepare(&mut self) -> Result<bool, InboxError> {
+        let ample = |active: &Active| active.end < active.size / 4 * 3;
+        if self.spare.is_some() || self.active.as_ref().is_none_or(ample) {
+            return Ok(false);
+        }
+        self.spare = Some(self.make(self.usual_size())?);
+        Ok(true)
+    }
+
+    fn make(&mut self, size: u32) -> Result<Active, InboxError> {
         self.evict_for(u64::from(size))?;
         self.refuse_low_water(u64::from(size))?;
         let number = self.last.saturating_add(1);
         let marker = self.random()?.to_be_bytes();
         let file = segment::create(&self.dir, number, size, marker)?;
-        if let Some(full) = self.active.take() {
-            self.retire(full);
-        }
         self.last = number;
         self.segments
             .insert(number, Segment::new(marker, u64::from(size)));
@@ -289,6 +316,17 @@ impl Inbox {
             end: segment::START,
             size,
         })
+    }
+
+    fn close_active(&mut self) {
+        if let Some(full) = self.active.take() {
+            self.retire(full);
+        }
+    }
+
+    fn is_in_use(&self, number: u32) -> bool {
+        let files = self.active.iter().chain(&self.filled).chain(&self.spare);
+        files.into_iter().any(|active| active.number == number)
     }
 
     /// A segment that takes no more.
@@ -321,16 +359,10 @@ impl Inbox {
     }
 
     fn eviction(&self, need: u64, now: Option<u32>) -> Eviction {
-        let in_use = |number| {
-            self.active
-                .iter()
-                .chain(&self.filled)
-                .any(|active| active.number == number)
-        };
         let facts = self
             .segments
             .iter()
-            .map(|(number, segment)| segment.facts(*number, in_use(*number)));
+            .map(|(number, segment)| segment.facts(*number, self.is_in_use(*number)));
         keep::decide(facts, need, &self.limits, now)
     }
 
@@ -422,6 +454,7 @@ impl Inbox {
         }
         let mut changed = 0;
         for (number, marks) in by_segment {
+            let in_use = self.is_in_use(number);
             let Some(segment) = self.segments.get_mut(&number) else {
                 continue;
             };
@@ -430,8 +463,7 @@ impl Inbox {
                 .append((&self.dir, number), segment.marker, &marks, None)?;
             changed += marks.len();
             self.outstanding -= segment.apply(&marks);
-            let in_use = |active: &Active| active.number == number;
-            if !self.active.iter().chain(&self.filled).any(in_use) {
+            if !in_use {
                 segment.finish(&self.dir, number);
             }
         }

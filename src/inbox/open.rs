@@ -113,6 +113,7 @@ impl Inbox {
             last: 0,
             active: None,
             filled: Vec::new(),
+            spare: None,
             unsynced: Vec::new(),
             outstanding: 0,
             unmarked: super::seen::Unmarked::default(),

@@ -116,7 +116,7 @@ impl Inbox {
         loop {
             let events = self.events(after)?;
             if events.is_empty() {
-                return Ok(told);
+                break;
             }
             for some in events.chunks(BATCH) {
                 let mut batch = Batch::new();
@@ -126,6 +126,14 @@ impl Inbox {
                 breathe();
             }
         }
+        // Where few payloads have ids, what is before the last segment is not read again at each start.
+        let last = self.segments.keys().next_back().copied();
+        if let Some(segment) = last.filter(|last| after.is_none_or(|after| after.segment < *last)) {
+            let mut batch = Batch::new();
+            batch.seen_up_to(segment, 0);
+            store.commit(batch)?;
+        }
+        Ok(told)
     }
 }
 

@@ -662,3 +662,52 @@ fn what_the_store_was_not_told_is_read_from_the_inbox_at_start() {
     store.commit(batch).unwrap();
     assert_eq!(inbox.catch_up(&mut store, || ()).unwrap(), 1);
 }
+
+#[test]
+fn the_next_segment_can_be_made_before_it_is_needed() {
+    let home = tempfile::tempdir().unwrap();
+    let mut inbox = open(home.path());
+    assert!(!inbox.prepare().unwrap(), "nothing has come yet");
+    add(&mut inbox, &[1; 190_000]);
+    assert!(!inbox.prepare().unwrap());
+    add(&mut inbox, &[2; 10_000]);
+    assert!(inbox.prepare().unwrap());
+    assert!(!inbox.prepare().unwrap(), "one is enough");
+    assert_eq!(files(home.path()), ["0000000001.seg", "0000000002.seg"]);
+    add(&mut inbox, &[3; 100_000]);
+    add(&mut inbox, &[4; 100_000]);
+    assert_eq!(files(home.path()), ["0000000001.seg", "0000000002.seg"]);
+    // One that does not fit has the spare one go: records come in the order of segments.
+    assert!(inbox.prepare().unwrap());
+    add(&mut inbox, &[5; 300_000]);
+    let lengths = |inbox: &Inbox| -> Vec<usize> { bodies(inbox).iter().map(Vec::len).collect() };
+    assert_eq!(
+        lengths(&inbox),
+        [190_000, 10_000, 100_000, 100_000, 300_000]
+    );
+    assert_eq!(
+        files(home.path()),
+        ["0000000001.seg", "0000000002.seg", "0000000004.seg"]
+    );
+    drop(inbox);
+    assert_eq!(lengths(&open(home.path())).len(), 5);
+}
+
+/// Payloads without event ids are not read again at each start.
+#[test]
+fn the_store_is_told_where_the_last_segment_begins() {
+    let home = tempfile::tempdir().unwrap();
+    let mut inbox = open(&home.path().join("inbox"));
+    let (mut store, _) = Store::open(&home.path().join("state"), now()).unwrap();
+    for _ in 0..2 {
+        let mut anonymous = received(&[1; 200_000]);
+        anonymous.event_id = None;
+        inbox.append(&anonymous).unwrap();
+    }
+    inbox.sync().unwrap();
+    assert_eq!(inbox.catch_up(&mut store, || ()).unwrap(), 0);
+    assert_eq!(store.seen_position().unwrap(), Some((2, 0)));
+    let id = add(&mut inbox, b"a");
+    assert_eq!(inbox.catch_up(&mut store, || ()).unwrap(), 1);
+    assert_eq!(store.seen(key(b"a")).unwrap(), Some(id.0));
+}

@@ -23,6 +23,7 @@ enum Step {
     /// In the middle of writing the marks of two.
     CutWhileMarking([prop::sample::Index; 2], u64),
     SyncFails,
+    Prepare,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -42,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => any::<u64>().prop_map(Step::Cut),
         2 => ([index(), index()], any::<u64>()).prop_map(|(two, dice)| Step::CutWhileMarking(two, dice)),
         1 => Just(Step::SyncFails),
+        2 => Just(Step::Prepare),
     ]
 }
 
@@ -266,6 +268,13 @@ impl World {
                 self.synced();
             }
             Step::SyncFails => self.fail(),
+            Step::Prepare => {
+                match self.inbox().prepare() {
+                    Ok(_) => {}
+                    Err(error) => assert!(error.is_full(), "{error}"),
+                }
+                self.wrote();
+            }
             Step::Mark(nth, state) => {
                 let Some(position) = self.pick(nth) else {
                     return;
