@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Mono;
+use crate::inbox::RequestId;
 use crate::pull::report::{Line, Tally};
 
 /// Wishes that wait. Whoever leaves before an answer comes leaves the wish behind, so they have to be counted here.
@@ -217,6 +218,21 @@ pub struct Wish {
     pub confirm: bool,
     /// Deliver everything known again instead of asking upstream.
     pub replay: bool,
+    /// Instead of all this: something about payloads in the inbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<InboxWish>,
+}
+
+/// What is to become of payloads in the inbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InboxWish {
+    /// Try these again.
+    Retry(Vec<RequestId>),
+    /// Try all dead letters again.
+    RetryDead,
+    /// Give these up.
+    Drop(Vec<RequestId>),
 }
 
 /// What comes back while a wish is carried out, one JSON object a line.
@@ -232,6 +248,11 @@ pub enum Event {
     },
     /// A source is done: the object of `sync --json`.
     Report(Line),
+    /// So many payloads in the inbox stand differently now.
+    Inbox {
+        /// How many.
+        changed: usize,
+    },
     /// The wish could not be carried out.
     Refused {
         /// Whether the one who asked can put it right: there is no such source.

@@ -12,6 +12,7 @@
 //! | [`upstream`] | asks an upstream and says what the answer means |
 //! | [`store`] | what is known, in sled; nobody else names it |
 //! | [`sink`] | where changes go: SQLite |
+//! | [`inbox`] | payloads of hooks, saved before they are answered |
 //! | [`schedule`] | when a source is due |
 //! | [`wait`](mod@wait) | the one place that ever blocks |
 //! | [`config`] | the file as written, checked |
@@ -28,6 +29,7 @@ pub mod config;
 pub mod contract;
 pub mod desk;
 pub mod door;
+pub mod inbox;
 pub mod json;
 pub mod pointer;
 pub mod pull;

@@ -3,6 +3,7 @@
 mod care;
 mod course;
 mod hours;
+mod inbox;
 mod manners;
 mod turn;
 
@@ -344,6 +345,10 @@ impl Agent {
 
     /// Carries out a wish, handing on what is told about it as it comes.
     pub fn carry_out(&mut self, wish: &Wish, each: &mut dyn FnMut(Event)) {
+        if let Some(wish) = &wish.inbox {
+            each(self.change_inbox(wish));
+            return each(Event::Done);
+        }
         let names = if wish.sources.is_empty() {
             let pulled = self.sources().filter(|name| self.is_pulled(name));
             pulled.map(str::to_owned).collect()

@@ -2,6 +2,7 @@
 
 mod check;
 mod exit;
+mod inbox;
 mod output;
 mod remote;
 mod run;
@@ -18,6 +19,7 @@ pub use exit::Exit;
 
 use crate::clock::SystemClock;
 use crate::config::{self, Config};
+use crate::inbox::RequestId;
 use crate::wait::Wait;
 
 const EXAMPLES: &str = "\
@@ -28,6 +30,7 @@ Examples:
   gleaner run                          stay, and pull on schedule (what the systemd unit does)
   gleaner status                       how the sources stand
   gleaner reconcile parts --confirm    yes, what is missing upstream is gone
+  gleaner inbox list --state dead      payloads of hooks that could not be processed
 
 Exit codes (sysexits.h):
   0   done
@@ -73,6 +76,18 @@ const REPLAY_EXAMPLES: &str = "\
 Examples:
   gleaner replay parts              fills a column that the config has got, or a follower that lost its copy";
 
+const INBOX_EXAMPLES: &str = "\
+Examples:
+  gleaner inbox list                            what came to the hooks, and what became of it
+  gleaner inbox list --hook erp --state dead    what could not be processed
+  gleaner inbox show ID                         how it came; secrets in it are hidden
+  gleaner inbox show ID --raw | jq              its body, byte for byte
+  gleaner inbox retry --all-dead                once the cause is mended
+  gleaner inbox drop ID                         it will not be processed
+
+States: pending, failed (is tried again), dead (waits for `retry` or `drop`), done, dropped, void (its sender was
+told that it could not be saved).";
+
 /// Keeps a local copy of upstream data over a thin link: incremental, conditional, crash-safe.
 #[derive(Debug, Parser)]
 #[command(name = "gleaner", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
@@ -116,6 +131,61 @@ enum Command {
     /// Deliver every known record of a source again, without asking upstream.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
+    /// Look at what came to the hooks, have it tried again, or give it up.
+    #[command(subcommand, after_help = INBOX_EXAMPLES)]
+    Inbox(InboxCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum InboxCommand {
+    /// Payloads, oldest first.
+    List(InboxListArguments),
+    /// One payload: how it came, its body, what became of it.
+    Show(InboxShowArguments),
+    /// Have failed or dead payloads processed again at once.
+    Retry(InboxRetryArguments),
+    /// Give payloads up: they will not be processed, and are kept as long as processed ones.
+    Drop(InboxDropArguments),
+}
+
+#[derive(Debug, Args)]
+struct InboxListArguments {
+    /// Only those of this hook.
+    #[arg(long, value_name = "HOOK")]
+    hook: Option<String>,
+    /// Only those in this state.
+    #[arg(long, value_name = "STATE", value_parser = inbox::STATES)]
+    state: Option<String>,
+    /// One JSON object per payload and line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct InboxShowArguments {
+    /// Which payload.
+    #[arg(value_name = "ID")]
+    id: RequestId,
+    /// Only the body, as it came.
+    #[arg(long)]
+    raw: bool,
+}
+
+#[derive(Debug, Args)]
+struct InboxRetryArguments {
+    /// Which payloads.
+    #[arg(value_name = "ID", required_unless_present = "all_dead")]
+    ids: Vec<RequestId>,
+    /// All that are dead.
+    #[arg(long, conflicts_with = "ids")]
+    all_dead: bool,
+}
+
+#[derive(Debug, Args)]
+struct InboxDropArguments {
+    /// Which payloads.
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<RequestId>,
 }
 
 #[derive(Debug, Args)]
@@ -220,5 +290,6 @@ fn command(arguments: Arguments, config: Config) -> Exit {
         Command::Check(check) => check::check(config, &wait, check.live),
         Command::Reconcile(reconcile) => sync::reconcile(config, &wait, &reconcile),
         Command::Replay(replay) => sync::replay(config, &wait, &replay),
+        Command::Inbox(command) => inbox::inbox(config, &wait, command),
     }
 }

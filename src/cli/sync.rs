@@ -149,7 +149,8 @@ impl Results {
                 let exit = if usage { Exit::Usage } else { Exit::Device };
                 self.exit = self.exit.worse(exit);
             }
-            Event::Done => {}
+            // Not of what is wished for here.
+            Event::Inbox { .. } | Event::Done => {}
         }
     }
 

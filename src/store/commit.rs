@@ -10,6 +10,7 @@ use super::check::Check;
 use super::error::StoreError;
 use super::keys::{self, Key, MAX_VALUE, SourceId, Tag};
 use super::plan::{self, Changes, Part, Writes};
+use super::seen::Sighting;
 use super::{ENTRY_VERSION, Source, Store, leaf, unknown};
 use crate::record::{Known, RecordKey};
 
@@ -22,6 +23,7 @@ pub(super) const BUDGET: usize = 40 * 1024;
 pub struct Batch {
     records: Changes,
     small: Vec<Small>,
+    pub(super) seen: Vec<Sighting>,
     generation: Option<u64>,
 }
 
@@ -53,10 +55,7 @@ impl Batch {
 
     /// Writes a small entry. The store adds the version of its kind.
     pub fn put(&mut self, key: Key, value: &[u8]) {
-        let mut versioned = Vec::with_capacity(value.len() + 1);
-        versioned.push(key.tag.version());
-        versioned.extend_from_slice(value);
-        self.small.push(Small::Put(key, versioned));
+        self.small.push(put(key, value));
     }
 
     /// Removes a small entry.
@@ -77,7 +76,10 @@ impl Batch {
     /// Whether there is nothing to commit.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.small.is_empty() && self.generation.is_none()
+        self.records.is_empty()
+            && self.small.is_empty()
+            && self.seen.is_empty()
+            && self.generation.is_none()
     }
 }
 
@@ -140,7 +142,11 @@ impl Store {
         self.write_part(part, None)
     }
 
-    fn write_batch(&mut self, batch: Batch) -> Result<usize, StoreError> {
+    fn write_batch(&mut self, mut batch: Batch) -> Result<usize, StoreError> {
+        let seen = self.plan_seen(mem::take(&mut batch.seen))?;
+        batch
+            .small
+            .extend(seen.into_iter().map(|(key, value)| put(key, &value)));
         let mut parts = 0;
         let mut part = Part::default();
         let mut changes = batch.records.into_iter().peekable();
@@ -337,6 +343,13 @@ impl Store {
         }
         Ok(())
     }
+}
+
+fn put(key: Key, value: &[u8]) -> Small {
+    let mut versioned = Vec::with_capacity(value.len() + 1);
+    versioned.push(key.tag.version());
+    versioned.extend_from_slice(value);
+    Small::Put(key, versioned)
 }
 
 fn fits(what: &'static str, len: usize, max: usize) -> Result<(), StoreError> {

@@ -37,6 +37,8 @@ pub enum Tag {
     Memo,
     /// A source's pass: plan, window, position, totals. Written last of a batch.
     Position,
+    /// Event ids that were seen.
+    Seen,
 }
 
 impl Tag {
@@ -46,13 +48,14 @@ impl Tag {
             Self::Counter => COUNTER,
             Self::Memo => b'm',
             Self::Position => b'p',
+            Self::Seen => b'e',
         }
     }
 
     /// The version that this binary writes, and the highest that it reads.
     pub(super) const fn version(self) -> u8 {
         match self {
-            Self::Bitmap | Self::Counter | Self::Memo | Self::Position => 1,
+            Self::Bitmap | Self::Counter | Self::Memo | Self::Position | Self::Seen => 1,
         }
     }
 
@@ -62,6 +65,7 @@ impl Tag {
             Self::Counter => "a counter",
             Self::Memo => "a page memo",
             Self::Position => "a pass position",
+            Self::Seen => "an event id",
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `plan` | changes to records → leaves to write |
 //! | `commit` | a batch, in parts that are each whole; generation last |
 //! | `records` | lookups and iteration |
+//! | `seen` | event ids of hooks |
 //! | `check` | the own check |
 //! | `compact` | rewriting into a new store |
 //!
@@ -27,6 +28,7 @@ mod plan;
 mod raw;
 mod records;
 mod recover;
+mod seen;
 
 #[cfg(test)]
 mod tests;
@@ -44,6 +46,7 @@ pub use fingerprint::fingerprint;
 pub use keys::{Key, MAX_REST, MAX_VALUE, SourceId, Tag};
 pub use records::Records;
 pub use recover::Opening;
+pub use seen::EventKey;
 
 use check::Check;
 use raw::Tree;
@@ -63,6 +66,7 @@ pub struct Store {
     check: Check,
     sources: BTreeMap<u16, Source>,
     nearby: RefCell<Nearby>,
+    seen: RefCell<Option<seen::Index>>,
     scan: Option<check::Scan>,
     poisoned: Option<String>,
     /// Goes with the next commit.

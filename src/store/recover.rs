@@ -102,6 +102,7 @@ impl Store {
             lock,
             salt,
             nearby: RefCell::default(),
+            seen: RefCell::default(),
             scan: None,
             poisoned: None,
             rider: None,
