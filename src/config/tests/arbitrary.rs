@@ -381,7 +381,7 @@ prop_compose! {
     ) -> Config {
         let upstreams = BTreeMap::from([("u".to_owned(), upstream), ("Other_1".to_owned(), other)]);
         let agent = Agent { id, control: Path::new(&state).join("c"), state: state.into(), checkpoint, time_sync: time_sync.map(Into::into) };
-        Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), warnings: Vec::new() }
+        Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), door: None, hooks: BTreeMap::new(), warnings: Vec::new() }
     }
 }
 
