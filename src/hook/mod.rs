@@ -106,3 +106,6 @@ impl Default for Tolerance {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

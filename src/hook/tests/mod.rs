@@ -1,0 +1,105 @@
+//! The room as a whole: published vectors, what went wrong elsewhere, anything at all.
+
+mod arbitrary;
+mod reports;
+mod vectors;
+
+use sha2::{Digest as _, Sha256};
+
+use super::*;
+use crate::clock::Timestamp;
+
+/// A sender of the tests: what it sends, header by header.
+#[derive(Debug, Clone)]
+struct Sent {
+    headers: Vec<(String, Vec<u8>)>,
+    body: Vec<u8>,
+}
+
+impl Sent {
+    fn new(body: &[u8]) -> Self {
+        Self {
+            headers: Vec::new(),
+            body: body.to_vec(),
+        }
+    }
+
+    fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers
+            .push((name.to_owned(), value.as_ref().to_vec()));
+        self
+    }
+
+    fn judged(&self, rule: &Rule, keys: &[Key], now: Option<Timestamp>) -> Verdict {
+        let headers: Vec<(&str, &[u8])> = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_slice()))
+            .collect();
+        let request = Received {
+            method: "POST",
+            target: "/hooks/h",
+            headers: &headers,
+            body: &self.body,
+        };
+        verify(rule, keys, &request, now)
+    }
+
+    /// By a named scheme and one text secret, at this second.
+    fn word(&self, scheme: &str, secret: &str, now: i64) -> &'static str {
+        let verdict = self.judged(&rule(scheme), &[key(scheme, secret)], Some(at(now)));
+        assert!(!verdict.to_string().contains(secret), "{verdict}");
+        verdict.word()
+    }
+}
+
+fn rule(scheme: &str) -> Rule {
+    Rule::new(Scheme::named(scheme).unwrap_or_else(|| panic!("no scheme {scheme}")))
+}
+
+fn key(scheme: &str, secret: &str) -> Key {
+    Key::new(&rule(scheme).scheme, secret.as_bytes(), None).unwrap()
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// HMAC-SHA256 as RFC 2104 writes it, so that the crate is not its own judge.
+fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
+    let mut block = [0; 64];
+    if key.len() > 64 {
+        block[..32].copy_from_slice(&Sha256::digest(key));
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    let padded = |with: u8| block.map(|byte| byte ^ with);
+    let inner = Sha256::new()
+        .chain_update(padded(0x36))
+        .chain_update(message);
+    let outer = Sha256::new().chain_update(padded(0x5c));
+    outer.chain_update(inner.finalize()).finalize().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    encoding::to_hex(bytes)
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let mut three = [0; 3];
+        three[..chunk.len()].copy_from_slice(chunk);
+        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= chunk.len() {
+                char::from(letter)
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
