@@ -2,6 +2,7 @@
 
 mod check;
 mod exit;
+mod hook;
 mod output;
 mod remote;
 mod run;
@@ -32,7 +33,7 @@ Examples:
 Exit codes (sysexits.h):
   0   done
   64  the command line is wrong
-  65  an upstream's data is not as the config says, or a loss needs confirmation
+  65  an upstream's data is not as the config says, a loss needs confirmation, or a recorded request is not valid
   69  an upstream refuses, is gone, or somebody else answers in its place
   74  this device: disk, state directory, secret file
   75  an upstream or the network does not work now; try again
@@ -72,6 +73,15 @@ Examples:
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   gleaner replay parts              fills a column that the config has got, or a follower that lost its copy";
+
+const HOOK_CHECK_EXAMPLES: &str = "\
+Examples:
+  gleaner hook check erp --request req.txt        head, empty line, body: raw, or as `curl -v` shows it
+  gleaner hook check erp --request - < req.txt
+  gleaner hook check erp --request req.txt --at 2026-11-30T18:00:00Z
+  gleaner hook check erp --request req.txt --json | jq -r .verdict
+
+The verdict is valid, bad-signature, stale, future, malformed or too-large; the exit code is 0 for valid alone.";
 
 /// Keeps a local copy of upstream data over a thin link: incremental, conditional, crash-safe.
 #[derive(Debug, Parser)]
@@ -116,6 +126,32 @@ enum Command {
     /// Deliver every known record of a source again, without asking upstream.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
+    /// Webhooks.
+    #[command(subcommand)]
+    Hook(HookCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum HookCommand {
+    /// Judge a recorded request offline: is it the sender's, and if not, what may be wrong?
+    #[command(after_help = HOOK_CHECK_EXAMPLES)]
+    Check(HookCheckArguments),
+}
+
+#[derive(Debug, Args)]
+struct HookCheckArguments {
+    /// Which hook.
+    #[arg(value_name = "HOOK")]
+    name: String,
+    /// The record: request line, headers, an empty line, the body; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    request: PathBuf,
+    /// Judge as of then. Default: now.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    at: Option<String>,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -220,5 +256,6 @@ fn command(arguments: Arguments, config: Config) -> Exit {
         Command::Check(check) => check::check(config, &wait, check.live),
         Command::Reconcile(reconcile) => sync::reconcile(config, &wait, &reconcile),
         Command::Replay(replay) => sync::replay(config, &wait, &replay),
+        Command::Hook(HookCommand::Check(check)) => hook::check(&config, &wait, &check),
     }
 }

@@ -8,13 +8,16 @@
 //! | [`event`] | which event it is, of which type |
 //! | [`challenge`] | what a sender that sets the hook up is answered |
 //! | [`fetch`] | the URL that an event leads to |
+//! | [`capture`], [`hint`] | a recorded request, and what may be wrong with it |
 //!
 //! A signature is computed over the bytes that came, before anything reads them as text or JSON. Lengths are bytes.
 
+pub mod capture;
 pub mod challenge;
 mod encoding;
 pub mod event;
 pub mod fetch;
+pub mod hint;
 pub mod key;
 mod read;
 pub mod scheme;

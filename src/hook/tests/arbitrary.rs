@@ -87,9 +87,7 @@ fn signed(scheme: &str, secret: &[u8], id: &str, body: &[u8]) -> Sent {
 fn key_of(scheme: &str, secret: &[u8]) -> Key {
     let rule = rule(scheme);
     let text = match rule.scheme.seal.as_ref().unwrap().secret {
-        SecretForm::Standard => {
-            format!("whsec_{}", base64(secret)).into_bytes()
-        }
+        SecretForm::Standard => format!("whsec_{}", base64(secret)).into_bytes(),
         _ => secret.to_vec(),
     };
     Key::new(&rule.scheme, &text, None).unwrap()

@@ -1,6 +1,7 @@
 //! The room as a whole: published vectors, what went wrong elsewhere, anything at all.
 
 mod arbitrary;
+mod hints;
 mod reports;
 mod vectors;
 
@@ -86,20 +87,5 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let mut three = [0; 3];
-        three[..chunk.len()].copy_from_slice(chunk);
-        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-        for place in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= chunk.len() {
-                char::from(letter)
-            } else {
-                '='
-            });
-        }
-    }
-    text
+    encoding::to_base64(bytes)
 }
