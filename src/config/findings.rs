@@ -10,8 +10,9 @@ use super::error::{Errors, Place, Problem};
 use super::raw::{AGENT, DOOR, DOOR_LIMITS, HOOK, LIMITS, SOURCE, UPSTREAM};
 
 /// What a line that holds a secret is likely to have in it.
-const SECRET_WORDS: [&str; 10] = [
+const SECRET_WORDS: [&str; 12] = [
     "bearer", "password", "secret", "token", "value", "auth", "://", "_key", "-key", "apikey",
+    "tls", "cert",
 ];
 
 /// Keys whose values may hold a secret, if someone puts one there.

@@ -282,6 +282,10 @@ fn instant(text: &[u8], format: TimeFormat) -> Option<i128> {
 }
 
 fn rfc3339(text: &str) -> Option<i128> {
+    // Neither is in a time, and in a JSON string both mean something.
+    if text.contains(['"', '\\']) {
+        return None;
+    }
     let quoted = format!("\"{text}\"");
     let json = Json::parse(quoted.as_bytes()).ok()?;
     let time = time::parse(json, TimeFormat::Rfc3339).ok()?;

@@ -162,10 +162,8 @@ pub fn verify(
     let by_seal = by_seal(rule, keys, request, now);
     let proof = match (by_token, by_seal) {
         (Some(Ok(proof)), _) | (_, Some(Ok(proof))) => proof,
-        // What the request tried to prove itself with says why it failed.
-        (Some(Err(Verdict::BadSignature(Unproven::NoSignature { .. }))), Some(Err(verdict)))
-        | (Some(Err(verdict)), _)
-        | (None, Some(Err(verdict))) => return verdict,
+        (Some(Err(by_token)), Some(Err(by_seal))) => return more_telling(by_token, by_seal),
+        (Some(Err(verdict)), None) | (None, Some(Err(verdict))) => return verdict,
         (None, None) => return Verdict::BadSignature(Unproven::NoSecret),
     };
     Verdict::Valid(Event {
@@ -176,6 +174,16 @@ pub fn verify(
             .and_then(|nanos| Timestamp::from_nanosecond(nanos).ok()),
         secret: proof.secret,
     })
+}
+
+/// Of two reasons against a request the one that says more: it was signed by the sender, or it has a token at all.
+fn more_telling(by_token: Verdict, by_seal: Verdict) -> Verdict {
+    let is_unproven = matches!(by_seal, Verdict::BadSignature(_) | Verdict::Malformed(_));
+    match by_token {
+        Verdict::BadSignature(Unproven::NoSignature { .. }) => by_seal,
+        by_token if is_unproven => by_token,
+        _ => by_seal,
+    }
 }
 
 struct Proof {

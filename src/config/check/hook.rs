@@ -262,11 +262,13 @@ fn instant(check: &mut Check, item: &Item<'_>) -> Option<Timestamp> {
 }
 
 fn ack_status(check: &mut Check, table: &Table<'_>) -> u16 {
-    const USUAL: u64 = 202;
+    const USUAL: u16 = 202;
     let Some(item) = table.item("ack_status") else {
-        return 202;
+        return USUAL;
     };
-    let status = item.integer(check, 200..=299).unwrap_or(USUAL);
+    let Some(status) = item.integer(check, 0..=999) else {
+        return USUAL;
+    };
     if ![200, 201, 202, 204].contains(&status) {
         check.error(
             &item.span,
@@ -274,7 +276,7 @@ fn ack_status(check: &mut Check, table: &Table<'_>) -> u16 {
             "200, 201, 202 or 204",
         );
     }
-    u16::try_from(status).unwrap_or(202)
+    u16::try_from(status).unwrap_or(USUAL)
 }
 
 fn max_body(check: &mut Check, table: &Table<'_>, limits: &DoorLimits) -> usize {

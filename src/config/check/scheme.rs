@@ -170,7 +170,10 @@ fn signed(check: &mut Check, item: &Item<'_>, has_id: bool, has_time: bool) -> O
     };
     let count = |part: &Part| parts.iter().filter(|own| *own == part).count();
     if count(&Part::Body) != 1 {
-        let what = format!("`signed` has {} times {{body}}", count(&Part::Body));
+        let what = match count(&Part::Body) {
+            0 => "`signed` has no {body}",
+            _ => "`signed` has {body} more than once",
+        };
         check.error(
             &item.span,
             what,
@@ -242,7 +245,17 @@ pub(super) fn places(check: &mut Check, item: &Item<'_>) -> Vec<Place> {
     members
         .iter()
         .filter_map(|member| {
-            if member.get().is_str() {
+            if let Some(text) = member.get().as_str() {
+                if !text.starts_with('/') {
+                    let what = format!("`{}` is {text:?}, which is no JSON Pointer", member.label);
+                    let header = format!("{{ header = {text:?} }}");
+                    check.error(
+                        &member.span,
+                        what,
+                        format!("\"/id\" in the body, or {header}"),
+                    );
+                    return None;
+                }
                 return member.pointer(check).map(Place::Body);
             }
             let table = member.table(check, &HOOK_PLACE, PLACE)?;

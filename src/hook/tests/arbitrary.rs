@@ -9,8 +9,6 @@ use super::*;
 use crate::hook::scheme::{Encoding, Holds, Part, SecretForm, StampAt};
 use crate::json::time::TimeFormat;
 
-const NOW: i64 = 1_764_500_000;
-
 fn any_scheme() -> impl Strategy<Value = &'static str> {
     select(Scheme::names().collect::<Vec<_>>())
 }

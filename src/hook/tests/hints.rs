@@ -5,7 +5,6 @@ use crate::hook::hint::{Hint, OtherBody, OtherSecret, basis, hints};
 use crate::hook::scheme::Encoding;
 use crate::json::time::TimeFormat;
 
-const NOW: i64 = 1_764_500_000;
 const SECRET: &str = "c2VjcmV0IG9mIHBsYW50IDc=";
 
 /// What is said of a request, and every sentence without the secret.

@@ -3,6 +3,7 @@
 mod arbitrary;
 mod hints;
 mod reports;
+mod times;
 mod vectors;
 
 use sha2::{Digest as _, Sha256};
@@ -88,4 +89,44 @@ fn hex(bytes: &[u8]) -> String {
 
 fn base64(bytes: &[u8]) -> String {
     encoding::to_base64(bytes)
+}
+
+const NOW: i64 = 1_764_500_000;
+const SECRET: &str = "plant 7's secret";
+/// The same kind of secret as Standard Webhooks writes it, and its bytes.
+const WHSEC: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+fn whsec() -> Vec<u8> {
+    encoding::secret(WHSEC.trim_start_matches("whsec_").as_bytes()).unwrap()
+}
+
+fn github(body: &[u8]) -> Sent {
+    let signature = format!("sha256={}", hex(&hmac(SECRET.as_bytes(), body)));
+    Sent::new(body).with("X-Hub-Signature-256", signature)
+}
+
+fn stripe(time: &str, body: &[u8]) -> Sent {
+    let signed = [time.as_bytes(), b".", body].concat();
+    let signature = hex(&hmac(SECRET.as_bytes(), &signed));
+    Sent::new(body).with("Stripe-Signature", format!("t={time},v1={signature}"))
+}
+
+/// What Standard Webhooks signs.
+fn content(time: &str, body: &[u8]) -> Vec<u8> {
+    [b"msg_1.", time.as_bytes(), b".", body].concat()
+}
+
+fn standard(time: &str, body: &[u8], signature: &str) -> Sent {
+    Sent::new(body)
+        .with("webhook-id", "msg_1")
+        .with("webhook-timestamp", time)
+        .with("webhook-signature", signature)
+}
+
+fn v1(time: &str, body: &[u8]) -> String {
+    format!("v1,{}", base64(&hmac(&whsec(), &content(time, body))))
+}
+
+fn now() -> String {
+    NOW.to_string()
 }
