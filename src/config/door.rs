@@ -15,11 +15,34 @@ use crate::pointer::Pointer;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Door {
     /// Where it listens; at least one.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// Its certificate; `None`: plain HTTP.
     pub tls: Option<DoorTls>,
     /// Caps and deadlines.
     pub limits: DoorLimits,
+}
+
+/// Where the door listens. `Display` is as the config writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// At this address.
+    Address(SocketAddr),
+    /// At every socket that systemd opened under this name (`FileDescriptorName=` of the socket unit).
+    Systemd(String),
+}
+
+impl Listen {
+    /// Before a name of systemd's.
+    pub const SYSTEMD: &'static str = "systemd:";
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Systemd(name) => write!(f, "{}{name}", Self::SYSTEMD),
+        }
+    }
 }
 
 /// The door's certificate.
@@ -34,19 +57,21 @@ pub struct DoorTls {
 /// What strangers may take of this device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DoorLimits {
-    /// Connections at once. Default 64.
+    /// Connections at once. Default 256.
     pub connections: usize,
-    /// … of one peer's address. Default 16, or `connections` if that is less.
+    /// … of one peer's address. Default 64, or `connections` if that is less.
     pub per_peer: usize,
     /// Bytes of a request's head. Default 16 KiB.
     pub head: usize,
     /// Bytes of a request's body, whatever the hook says. Default 1 MiB.
     pub body: usize,
+    /// Bytes of all bodies that are in memory at once; beyond it they wait. Default 16 MiB, at least 16 KiB.
+    pub memory: usize,
     /// For a whole head, from its first byte (or the connection's start). Default 10 s.
     pub head_time: Duration,
-    /// For a whole body. Default 30 s.
+    /// For a whole body. Default 2 min.
     pub body_time: Duration,
-    /// Of a connection between two requests. Default 60 s.
+    /// Of a connection between two requests. Default 30 s.
     pub idle: Duration,
 }
 

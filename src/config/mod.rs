@@ -20,7 +20,7 @@ use toml::de::DeTable;
 
 pub use self::door::{
     Carried, Door, DoorLimits, DoorTls, Fetch, Hook, HookSecret, HookSecretError, HookSecretReason,
-    Setup,
+    Listen, Setup,
 };
 pub use self::error::{Errors, Place, Problem};
 pub use self::fingerprint::{fingerprint, scope_fingerprint};

@@ -138,6 +138,7 @@ pub(super) const DOOR_LIMITS: Keys = keys(&[
     "per_peer",
     "head",
     "body",
+    "memory",
     "head_time",
     "body_time",
     "idle",

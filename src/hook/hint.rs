@@ -8,11 +8,10 @@ use std::fmt;
 use self::rewrite::{Space, rewritten, with_line_ends};
 use super::key::{Key, Kind};
 use super::read;
-use super::scheme::{Encoding, Part, Scheme, SecretForm};
+use super::scheme::{Encoding, Part, Scheme, SecretForm, StampFormat};
 use super::verify::{Malformed, Unproven};
 use super::{Received, Rule, Tolerance, Verdict, encoding, verify};
 use crate::clock::Timestamp;
-use crate::json::time::TimeFormat;
 
 /// What to look at. `Display` is a sentence's worth; no secret is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +34,7 @@ pub enum Hint {
     /// A header that sounds like a signature's is there.
     Sounds(String),
     /// The time would be of now in this unit.
-    Unit(TimeFormat),
+    Unit(StampFormat),
     /// It would be valid at this time.
     At(Timestamp),
     /// Nothing that was tried makes it right.
@@ -138,9 +137,9 @@ impl fmt::Display for Hint {
             Self::Sounds(name) => write!(f, "there is a header {name}: is the signature there?"),
             Self::Unit(format) => {
                 let unit = match format {
-                    TimeFormat::EpochMs => "milliseconds",
-                    TimeFormat::EpochUs => "microseconds",
-                    TimeFormat::EpochS | TimeFormat::Rfc3339 => "seconds",
+                    StampFormat::EpochMs => "milliseconds",
+                    StampFormat::EpochUs => "microseconds",
+                    StampFormat::EpochS | StampFormat::Rfc3339 => "seconds",
                 };
                 write!(f, "the time is of now if it counts {unit}")
             }
@@ -441,15 +440,19 @@ fn headers(rule: &Rule, request: &Received<'_>) -> Vec<Hint> {
 
 /// The signature is right and the time is not.
 fn timely(rule: &Rule, request: &Received<'_>, now: Timestamp) -> Vec<Hint> {
-    let units = [TimeFormat::EpochMs, TimeFormat::EpochUs, TimeFormat::EpochS];
-    let of = |format: TimeFormat| {
+    let units = [
+        StampFormat::EpochMs,
+        StampFormat::EpochUs,
+        StampFormat::EpochS,
+    ];
+    let of = |format: StampFormat| {
         let mut rule = rule.clone();
         let stamp = rule
             .scheme
             .seal
             .as_mut()
             .and_then(|seal| seal.time.as_mut())?;
-        if stamp.format == TimeFormat::Rfc3339 || stamp.format == format {
+        if stamp.format == StampFormat::Rfc3339 || stamp.format == format {
             return None;
         }
         stamp.format = format;

@@ -2,7 +2,7 @@
 
 use super::Received;
 use super::encoding;
-use super::scheme::{Encoding, Holds, Part, Seal, Stamp, StampAt};
+use super::scheme::{Encoding, Holds, Part, Seal, Stamp, StampAt, StampFormat};
 use super::verify::{Malformed, Unproven};
 use crate::json::Json;
 use crate::json::time::{self, TimeFormat};
@@ -267,13 +267,13 @@ fn place(seal: &Seal, stamp: &Stamp) -> String {
 }
 
 /// Nanoseconds since 1970. Epochs are whole numbers of 64 bits, so nothing here can overflow.
-fn instant(text: &[u8], format: TimeFormat) -> Option<i128> {
+fn instant(text: &[u8], format: StampFormat) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let unit: i128 = match format {
-        TimeFormat::Rfc3339 => return rfc3339(text),
-        TimeFormat::EpochS => 1_000_000_000,
-        TimeFormat::EpochMs => 1_000_000,
-        TimeFormat::EpochUs => 1000,
+        StampFormat::Rfc3339 => return rfc3339(text),
+        StampFormat::EpochS => 1_000_000_000,
+        StampFormat::EpochMs => 1_000_000,
+        StampFormat::EpochUs => 1000,
     };
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -288,6 +288,6 @@ fn rfc3339(text: &str) -> Option<i128> {
     }
     let quoted = format!("\"{text}\"");
     let json = Json::parse(quoted.as_bytes()).ok()?;
-    let time = time::parse(json, TimeFormat::Rfc3339).ok()?;
+    let time = time::parse(json, &TimeFormat::Rfc3339).ok()?;
     Some(time.as_nanosecond())
 }

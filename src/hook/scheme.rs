@@ -3,7 +3,6 @@
 
 use std::fmt;
 
-use crate::json::time::TimeFormat;
 use crate::pointer::Pointer;
 
 /// How one kind of sender proves that a request is its own.
@@ -105,7 +104,30 @@ pub struct Stamp {
     /// Where.
     pub at: StampAt,
     /// How. An epoch is a whole number, sign allowed.
-    pub format: TimeFormat,
+    pub format: StampFormat,
+}
+
+/// How the signed time is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StampFormat {
+    /// Seconds since 1970.
+    EpochS,
+    /// Milliseconds since 1970.
+    EpochMs,
+    /// Microseconds since 1970.
+    EpochUs,
+    /// `2026-11-30T18:00:00Z` (RFC 3339).
+    Rfc3339,
+}
+
+impl StampFormat {
+    /// How the config names each.
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("epoch-s", Self::EpochS),
+        ("epoch-ms", Self::EpochMs),
+        ("epoch-us", Self::EpochUs),
+        ("rfc3339", Self::Rfc3339),
+    ];
 }
 
 /// Where the signed time is.
@@ -173,8 +195,8 @@ enum RowHolds {
 #[derive(Clone, Copy)]
 enum RowTime {
     No,
-    Header(&'static str, TimeFormat),
-    Pair(&'static str, TimeFormat),
+    Header(&'static str, StampFormat),
+    Pair(&'static str, StampFormat),
 }
 
 /// What most have in common: one hexadecimal HMAC of the body.
@@ -200,7 +222,7 @@ const STANDARD: Row = Row {
     encoding: Encoding::Base64,
     signed: "{id}.{time}.{body}",
     id: "webhook-id",
-    time: RowTime::Header("webhook-timestamp", TimeFormat::EpochS),
+    time: RowTime::Header("webhook-timestamp", StampFormat::EpochS),
     secret: SecretForm::Standard,
     event_id: &["webhook-id"],
     event: &["/type"],
@@ -213,7 +235,7 @@ const ROWS: [Row; 14] = [
         name: "svix",
         header: "svix-signature",
         id: "svix-id",
-        time: RowTime::Header("svix-timestamp", TimeFormat::EpochS),
+        time: RowTime::Header("svix-timestamp", StampFormat::EpochS),
         event_id: &["svix-id"],
         event: &["/type", "/event_type"],
         ..STANDARD
@@ -264,7 +286,7 @@ const ROWS: [Row; 14] = [
         header: "Stripe-Signature",
         holds: RowHolds::Pairs("v1"),
         signed: "{time}.{body}",
-        time: RowTime::Pair("t", TimeFormat::EpochS),
+        time: RowTime::Pair("t", StampFormat::EpochS),
         event_id: &["/id"],
         event: &["/type"],
         ..PLAIN
@@ -274,7 +296,7 @@ const ROWS: [Row; 14] = [
         header: "X-Slack-Signature",
         holds: RowHolds::One("v0="),
         signed: "v0:{time}:{body}",
-        time: RowTime::Header("X-Slack-Request-Timestamp", TimeFormat::EpochS),
+        time: RowTime::Header("X-Slack-Request-Timestamp", StampFormat::EpochS),
         event_id: &["/event_id"],
         event: &["/event/type", "/type"],
         ..PLAIN
@@ -300,7 +322,10 @@ const ROWS: [Row; 14] = [
         header: "X-Zendesk-Webhook-Signature",
         encoding: Encoding::Base64,
         signed: "{time}{body}",
-        time: RowTime::Header("X-Zendesk-Webhook-Signature-Timestamp", TimeFormat::Rfc3339),
+        time: RowTime::Header(
+            "X-Zendesk-Webhook-Signature-Timestamp",
+            StampFormat::Rfc3339,
+        ),
         event_id: &["X-Zendesk-Webhook-Invocation-Id"],
         event: &["/type"],
         ..PLAIN

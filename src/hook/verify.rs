@@ -8,10 +8,9 @@ use hmac::Mac as _;
 use super::event::{self, EventId};
 use super::key::{self, Key, Kind};
 use super::read::{self, Claim, NoClaim, Signature};
-use super::scheme::{Encoding, Seal};
+use super::scheme::{Encoding, Seal, StampFormat};
 use super::{Received, Rule};
 use crate::clock::Timestamp;
-use crate::json::time::TimeFormat;
 
 /// What a request is, and why. `Display` is the reason in words; no secret is in any of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +142,7 @@ pub enum Malformed {
         /// Where.
         place: String,
         /// How it must be written.
-        format: TimeFormat,
+        format: StampFormat,
     },
 }
 
@@ -455,10 +454,10 @@ impl fmt::Display for Malformed {
             }
             Self::Time { place, format } => {
                 let expected = match format {
-                    TimeFormat::Rfc3339 => "a time as in RFC 3339",
-                    TimeFormat::EpochS => "whole seconds since 1970",
-                    TimeFormat::EpochMs => "whole milliseconds since 1970",
-                    TimeFormat::EpochUs => "whole microseconds since 1970",
+                    StampFormat::Rfc3339 => "a time as in RFC 3339",
+                    StampFormat::EpochS => "whole seconds since 1970",
+                    StampFormat::EpochMs => "whole milliseconds since 1970",
+                    StampFormat::EpochUs => "whole microseconds since 1970",
                 };
                 write!(f, "{place} is not {expected}")
             }

@@ -7,10 +7,12 @@ use super::{MILLISECOND, auth, path};
 use crate::config::findings::Check;
 use crate::config::raw::{DOOR, DOOR_LIMITS, DOOR_TLS};
 use crate::config::reader::{Item, Table};
-use crate::config::{Door, DoorLimits, DoorTls};
+use crate::config::{Door, DoorLimits, DoorTls, Listen};
 
-const LISTEN: &str =
-    "an address with its port, such as \"0.0.0.0:7460\", \"[::]:7460\" or \"127.0.0.1:7460\"";
+/// The smallest `memory`: one block of the door's.
+const LEAST_MEMORY: usize = 16 << 10;
+
+const LISTEN: &str = "an address with its port, such as \"0.0.0.0:7460\", \"[::]:7460\" or \"127.0.0.1:7460\", or \"systemd:NAME\"";
 
 /// Checks the section, if it is there.
 pub(super) fn door(check: &mut Check, top: &Table<'_>) -> Option<Door> {
@@ -37,42 +39,64 @@ pub(super) fn door(check: &mut Check, top: &Table<'_>) -> Option<Door> {
     })
 }
 
-fn listen(check: &mut Check, item: &Item<'_>) -> Vec<SocketAddr> {
+fn listen(check: &mut Check, item: &Item<'_>) -> Vec<Listen> {
     let members = item.one_or_more();
     if members.is_empty() {
         check.error(&item.span, "`listen` is an empty list", LISTEN);
     }
-    let mut addresses: Vec<SocketAddr> = Vec::new();
+    let mut places: Vec<Listen> = Vec::new();
     for member in members {
-        let Some(text) = member.filled(check, LISTEN) else {
-            continue;
-        };
-        match text.parse::<SocketAddr>() {
-            Ok(address) if address.port() == 0 => {
-                check.error(
-                    &member.span,
-                    "`listen` has the port 0, so nobody would know it",
-                    LISTEN,
-                );
-            }
-            Ok(address) if addresses.contains(&address) => {
-                check.error(
-                    &member.span,
-                    "`listen` has the same address twice",
-                    "each once",
-                );
-            }
-            Ok(address) => addresses.push(address),
-            Err(_) => {
-                check.error(
-                    &member.span,
-                    format!("`listen`: {text:?} is no address"),
-                    LISTEN,
-                );
-            }
+        let place = place(check, &member);
+        if place.as_ref().is_some_and(|place| places.contains(place)) {
+            check.error(
+                &member.span,
+                "`listen` has the same place twice",
+                "each once",
+            );
+        }
+        places.extend(place);
+    }
+    places
+}
+
+fn place(check: &mut Check, item: &Item<'_>) -> Option<Listen> {
+    let text = item.filled(check, LISTEN)?;
+    if let Some(name) = text.strip_prefix(Listen::SYSTEMD) {
+        // As systemd.socket(5) takes it; the colon parts the names that are passed.
+        let is_name = (1..=255).contains(&name.len())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b':');
+        if !is_name {
+            let what = format!("`listen`: {text:?} has no name of a socket");
+            check.error(
+                &item.span,
+                what,
+                "`FileDescriptorName=` of the socket unit behind the colon",
+            );
+            return None;
+        }
+        return Some(Listen::Systemd(name.to_owned()));
+    }
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 => {
+            check.error(
+                &item.span,
+                "`listen` has the port 0, so nobody would know it",
+                LISTEN,
+            );
+            None
+        }
+        Ok(address) => Some(Listen::Address(address)),
+        Err(_) => {
+            check.error(
+                &item.span,
+                format!("`listen`: {text:?} is no address"),
+                LISTEN,
+            );
+            None
         }
     }
-    addresses
 }
 
 fn tls(check: &mut Check, item: &Item<'_>) -> Option<DoorTls> {
@@ -92,13 +116,14 @@ fn tls(check: &mut Check, item: &Item<'_>) -> Option<DoorTls> {
 impl Default for DoorLimits {
     fn default() -> Self {
         Self {
-            connections: 64,
-            per_peer: 16,
+            connections: 256,
+            per_peer: 64,
             head: 16 << 10,
             body: 1 << 20,
+            memory: 16 << 20,
             head_time: Duration::from_secs(10),
-            body_time: Duration::from_secs(30),
-            idle: Duration::from_secs(60),
+            body_time: Duration::from_secs(120),
+            idle: Duration::from_secs(30),
         }
     }
 }
@@ -110,7 +135,8 @@ fn limits(check: &mut Check, item: &Item<'_>) -> DoorLimits {
         return default;
     };
     let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let connections = whole(table.integer(check, "connections", 64, 1..=1024));
+    let connections =
+        whole(table.integer(check, "connections", default.connections as u64, 1..=1024));
     let usual = default.per_peer.min(connections);
     let per_peer = whole(table.integer(check, "per_peer", usual as u64, 1..=1024));
     if let (true, Some(item)) = (per_peer > connections, table.item("per_peer")) {
@@ -120,11 +146,16 @@ fn limits(check: &mut Check, item: &Item<'_>) -> DoorLimits {
             format!("at most {connections}"),
         );
     }
+    let memory = whole(table.size(check, "memory", default.memory as u64, 1 << 30));
+    if let (true, Some(item)) = (memory < LEAST_MEMORY, table.item("memory")) {
+        check.error(&item.span, "`memory` is too small", "at least \"16KiB\"");
+    }
     DoorLimits {
         connections,
         per_peer,
         head: whole(table.size(check, "head", default.head as u64, 1 << 20)),
         body: whole(table.size(check, "body", default.body as u64, 64 << 20)),
+        memory,
         head_time: table.duration(check, "head_time", default.head_time, MILLISECOND),
         body_time: table.duration(check, "body_time", default.body_time, MILLISECOND),
         idle: table.duration(check, "idle", default.idle, MILLISECOND),

@@ -13,7 +13,9 @@ use crate::config::raw::{
 };
 use crate::config::reader::{Item, Table};
 use crate::config::value::print_size;
-use crate::config::{Carried, Door, DoorLimits, Fetch, Hook, HookSecret, Setup, Source, Upstream};
+use crate::config::{
+    Carried, Door, DoorLimits, Fetch, Hook, HookSecret, Listen, Setup, Source, Upstream,
+};
 use crate::hook::fetch::UrlTemplate;
 use crate::hook::{Rule, Scheme, Tolerance};
 
@@ -132,13 +134,10 @@ fn warn(check: &mut Check, hook: &Hook, door: Option<&Door>) {
             "hook.{name}: without `wakes`, `fetch` and `records` its events are stored and nothing is done"
         ));
     }
-    let is_open = |door: &Door| {
-        door.tls.is_none()
-            && door
-                .listen
-                .iter()
-                .any(|address| !address.ip().is_loopback())
-    };
+    // Where a socket of systemd's is nobody here knows.
+    let is_public =
+        |place: &Listen| matches!(place, Listen::Address(address) if !address.ip().is_loopback());
+    let is_open = |door: &Door| door.tls.is_none() && door.listen.iter().any(is_public);
     if hook.rule.scheme.token.is_some() && door.is_some_and(is_open) {
         check.warnings.push(format!(
             "hook.{name}: its scheme may send the secret itself, and [door] has no `tls`: whoever is on the way can read it"

@@ -5,9 +5,10 @@ use crate::config::findings::Check;
 use crate::config::nearest::nearest;
 use crate::config::raw::{HMAC, HMAC_TIME, HOOK_PLACE, SCHEME};
 use crate::config::reader::{Item, Table, or_list};
-use crate::hook::scheme::{Encoding, Holds, Part, Seal, SecretForm, Stamp, StampAt, parts};
+use crate::hook::scheme::{
+    Encoding, Holds, Part, Seal, SecretForm, Stamp, StampAt, StampFormat, parts,
+};
 use crate::hook::{Place, Scheme};
-use crate::json::time::TimeFormat;
 
 /// Senders that sign their URL as well.
 const SIGN_THE_URL: [&str; 2] = ["square", "twilio"];
@@ -18,14 +19,6 @@ pub(in crate::config) const SECRET_FORMS: [(&str, SecretForm); 4] = [
     ("base64", SecretForm::Base64),
     ("hex", SecretForm::Hex),
     ("whsec", SecretForm::Standard),
-];
-
-/// Whole numbers or RFC 3339.
-const TIME_FORMATS: [(&str, TimeFormat); 4] = [
-    ("epoch-s", TimeFormat::EpochS),
-    ("epoch-ms", TimeFormat::EpochMs),
-    ("epoch-us", TimeFormat::EpochUs),
-    ("rfc3339", TimeFormat::Rfc3339),
 ];
 
 const FORM: &str =
@@ -130,7 +123,7 @@ fn time(check: &mut Check, item: &Item<'_>, is_pairs: bool) -> Option<Stamp> {
     if item.get().is_str() {
         return Some(Stamp {
             at: StampAt::Header(header_name(check, item)?),
-            format: TimeFormat::EpochS,
+            format: StampFormat::EpochS,
         });
     }
     let form = "a header's name, or { header = \"X-Timestamp\", format = \"epoch-s\" }, or { pair = \"t\" }";
@@ -154,7 +147,7 @@ fn time(check: &mut Check, item: &Item<'_>, is_pairs: bool) -> Option<Stamp> {
             return None;
         }
     };
-    let format = table.choice(check, "format", TimeFormat::EpochS, &TIME_FORMATS);
+    let format = table.choice(check, "format", StampFormat::EpochS, &StampFormat::NAMES);
     Some(Stamp { at, format })
 }
 

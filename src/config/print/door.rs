@@ -1,18 +1,15 @@
 //! `[door]` and `[hook.NAME]` as TOML.
 
-use super::{Text, list, path, pointer, quoted, secret, table, time_format};
+use super::{Text, list, path, pointer, quoted, secret, table};
 use crate::config::check::SECRET_FORMS;
 use crate::config::value::{print_duration, print_size};
 use crate::config::{Door, Hook, HookSecret, Setup};
-use crate::hook::scheme::{Encoding, Holds, Seal, Stamp, StampAt, template};
+use crate::hook::scheme::{Encoding, Holds, Seal, Stamp, StampAt, StampFormat, template};
 use crate::hook::{Place, Scheme};
 
 pub(super) fn door(text: &mut Text, door: &Door) {
     text.section("door");
-    let listen = door
-        .listen
-        .iter()
-        .map(|address| quoted(&address.to_string()));
+    let listen = door.listen.iter().map(|place| quoted(&place.to_string()));
     text.line("listen", list(listen));
     if let Some(tls) = &door.tls {
         text.line(
@@ -26,6 +23,7 @@ pub(super) fn door(text: &mut Text, door: &Door) {
     text.line("per_peer", limits.per_peer.to_string());
     text.string("head", &print_size(limits.head as u64));
     text.string("body", &print_size(limits.body as u64));
+    text.string("memory", &print_size(limits.memory as u64));
     text.span("head_time", limits.head_time);
     text.span("body_time", limits.body_time);
     text.span("idle", limits.idle);
@@ -158,5 +156,9 @@ fn time(stamp: &Stamp) -> String {
         StampAt::Header(name) => ("header", quoted(name)),
         StampAt::Pair(name) => ("pair", quoted(name)),
     };
-    table([at, ("format", quoted(time_format(stamp.format)))])
+    let format = StampFormat::NAMES
+        .iter()
+        .find(|(_, known)| *known == stamp.format)
+        .map(|(name, _)| ("format", quoted(name)));
+    table([at].into_iter().chain(format))
 }

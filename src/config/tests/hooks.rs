@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::clock::Timestamp;
-use crate::hook::scheme::{Holds, SecretForm, StampAt};
+use crate::hook::scheme::{Holds, SecretForm, StampAt, StampFormat};
 use crate::hook::{Place, Scheme, Tolerance};
 
 const SOURCE: &str = "[source.s]\nurl = \"https://h.example/api/x\"\nkey = \"/id\"\n";
@@ -54,15 +54,15 @@ fn three_lines_make_a_hook() {
 
 #[test]
 fn a_door_has_addresses_of_both_kinds_and_caps() {
-    let door = config("[door]\nlisten = [\"0.0.0.0:7460\", \"[::1]:7461\"]\ntls = { cert = \"c.pem\", key = { credential = \"k\" } }\n\
+    let door = config("[door]\nlisten = [\"0.0.0.0:7460\", \"[::1]:7461\", \"systemd:hooks\"]\ntls = { cert = \"c.pem\", key = { credential = \"k\" } }\n\
                        limits = { connections = 4, body = \"64KiB\", idle = \"5s\" }\n").door.unwrap();
-    assert_eq!(
-        door.listen,
-        [
-            "0.0.0.0:7460".parse().unwrap(),
-            "[::1]:7461".parse().unwrap()
-        ]
-    );
+    let address = |text: &str| Listen::Address(text.parse().unwrap());
+    let expected = [
+        address("0.0.0.0:7460"),
+        address("[::1]:7461"),
+        Listen::Systemd("hooks".to_owned()),
+    ];
+    assert_eq!(door.listen, expected);
     let tls = door.tls.unwrap();
     assert_eq!(
         (tls.cert, tls.key),
@@ -168,7 +168,7 @@ fn a_scheme_may_be_spelled_out() {
     let stamp = seal.time.unwrap();
     assert_eq!(
         (stamp.at, stamp.format),
-        (StampAt::Pair("t".to_owned()), TimeFormat::EpochMs)
+        (StampAt::Pair("t".to_owned()), StampFormat::EpochMs)
     );
     assert_eq!(seal.secret, SecretForm::Hex);
     // The id that is signed is the event's.
@@ -179,7 +179,7 @@ fn a_scheme_may_be_spelled_out() {
     let stamp = plain.rule.scheme.seal.unwrap().time.unwrap();
     assert_eq!(
         (stamp.at, stamp.format),
-        (StampAt::Header("X-Time".to_owned()), TimeFormat::EpochS)
+        (StampAt::Header("X-Time".to_owned()), StampFormat::EpochS)
     );
 }
 

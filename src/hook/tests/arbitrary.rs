@@ -6,8 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
-use crate::hook::scheme::{Encoding, Holds, Part, SecretForm, StampAt};
-use crate::json::time::TimeFormat;
+use crate::hook::scheme::{Encoding, Holds, Part, SecretForm, StampAt, StampFormat};
 
 fn any_scheme() -> impl Strategy<Value = &'static str> {
     select(Scheme::names().collect::<Vec<_>>())
@@ -47,7 +46,7 @@ fn signed(scheme: &str, secret: &[u8], id: &str, body: &[u8]) -> Sent {
     let rule = rule(scheme);
     let seal = rule.scheme.seal.as_ref().unwrap();
     let time = match seal.time.as_ref().map(|stamp| stamp.format) {
-        Some(TimeFormat::Rfc3339) => at(NOW).to_string(),
+        Some(StampFormat::Rfc3339) => at(NOW).to_string(),
         _ => NOW.to_string(),
     };
     let mut message = Vec::new();

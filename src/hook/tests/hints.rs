@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::hook::hint::{Hint, OtherBody, OtherSecret, basis, hints};
-use crate::hook::scheme::Encoding;
-use crate::json::time::TimeFormat;
+use crate::hook::scheme::{Encoding, StampFormat};
 
 const SECRET: &str = "c2VjcmV0IG9mIHBsYW50IDc=";
 
@@ -147,7 +146,7 @@ fn a_time_that_is_not_now() {
     let millis = stripe(format!("{NOW}123"));
     assert_eq!(
         said(&millis, "stripe", SECRET),
-        [Hint::Unit(TimeFormat::EpochMs)]
+        [Hint::Unit(StampFormat::EpochMs)]
     );
     assert_eq!(said(&stripe(NOW.to_string()), "stripe", SECRET), []);
 }

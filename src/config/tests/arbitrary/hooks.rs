@@ -7,7 +7,7 @@ use proptest::sample::select;
 use super::*;
 use crate::clock::Timestamp;
 use crate::hook::fetch::UrlTemplate;
-use crate::hook::scheme::{Encoding, Holds, Part, Seal, SecretForm, Stamp, StampAt};
+use crate::hook::scheme::{Encoding, Holds, Part, Seal, SecretForm, Stamp, StampAt, StampFormat};
 use crate::hook::{Place, Rule, Scheme, Tolerance};
 
 pub(super) fn door() -> impl Strategy<Value = Door> {
@@ -25,6 +25,7 @@ pub(super) fn door() -> impl Strategy<Value = Door> {
                 per_peer: 1 + usize::from(per_peer) % connections,
                 head,
                 body: 64 << 20,
+                memory: (64 << 20) + head,
                 head_time,
                 body_time,
                 idle,
@@ -32,9 +33,14 @@ pub(super) fn door() -> impl Strategy<Value = Door> {
         );
     let address = (any::<std::net::IpAddr>(), 1..=u16::MAX)
         .prop_map(|(ip, port)| std::net::SocketAddr::new(ip, port));
+    let name = option::of("[a-z.\"-]{1,9}");
     let listen = prop::collection::btree_set(address, 1..3);
-    (listen, option::of(secret()), limits).prop_map(|(listen, key, limits)| Door {
-        listen: listen.into_iter().collect(),
+    (listen, name, option::of(secret()), limits).prop_map(|(listen, name, key, limits)| Door {
+        listen: listen
+            .into_iter()
+            .map(Listen::Address)
+            .chain(name.map(Listen::Systemd))
+            .collect(),
         tls: key.map(|key| DoorTls {
             cert: "/c.pem".into(),
             key,
@@ -45,10 +51,10 @@ pub(super) fn door() -> impl Strategy<Value = Door> {
 
 fn seal() -> impl Strategy<Value = Seal> {
     let format = select(vec![
-        TimeFormat::Rfc3339,
-        TimeFormat::EpochS,
-        TimeFormat::EpochMs,
-        TimeFormat::EpochUs,
+        StampFormat::Rfc3339,
+        StampFormat::EpochS,
+        StampFormat::EpochMs,
+        StampFormat::EpochUs,
     ]);
     let forms = select(vec![
         SecretForm::Text,
