@@ -16,6 +16,7 @@
 //! | [`schedule`] | when a source is due |
 //! | [`wait`](mod@wait) | the one place that ever blocks |
 //! | [`config`] | the file as written, checked |
+//! | [`hook`] | what a webhook is: who signed it, when, which event; pure |
 //! | [`record`], [`json`], [`pointer`](mod@pointer), [`contract`], [`clock`] | the words that every room uses |
 //!
 //! Rooms that decide are pure: they take state, an answer and *now* as values and return a decision with its reason
@@ -30,6 +31,7 @@ pub mod contract;
 pub mod desk;
 pub mod door;
 pub mod inbox;
+pub mod hook;
 pub mod json;
 pub mod pointer;
 pub mod pull;

@@ -893,3 +893,142 @@ fn the_agent_says_a_failure_once_and_takes_its_alarms_back() {
         .is_none_or(|alarms| !alarms.is_empty())
     {}
 }
+
+/// A hook with GitHub's published example, and a record of it.
+fn hooked() -> (Home, &'static str) {
+    const RECORD: &str = "POST /hooks/gh HTTP/1.1\r\nHost: gw\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: d-1\r\n\
+         X-Hub-Signature-256: sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17\r\n\r\nHello, World!";
+    let home = Home::new(
+        "[source.s]\nurl = \"http://127.0.0.1:1/x\"\nkey = \"/id\"\n[door]\nlisten = \"127.0.0.1:7460\"\n\
+         [hook.gh]\nscheme = \"github\"\nsecret = { file = \"secret\" }\nwakes = \"s\"\nevents = \"push\"\n\
+         [hook.pay]\nscheme = \"stripe\"\nsecret = { file = \"secret\" }\nwakes = \"s\"\n",
+    );
+    fs::write(home.path("secret"), "It's a Secret to Everybody\n").unwrap();
+    fs::set_permissions(home.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(home.path("req.txt"), RECORD).unwrap();
+    (home, RECORD)
+}
+
+fn hook_check(home: &Home, name: &str, record: &[u8], more: &[&str]) -> Said {
+    fs::write(home.path("req.txt"), record).unwrap();
+    let path = home.path("req.txt");
+    let mut arguments = vec!["hook", "check", name, "--request", path.to_str().unwrap()];
+    arguments.extend(more);
+    let said = home.gleaner(&arguments);
+    assert!(
+        !format!("{}{}", said.out, said.err).contains("Everybody"),
+        "shows the secret"
+    );
+    said
+}
+
+#[test]
+fn a_recorded_webhook_is_judged_offline() {
+    let (home, record) = hooked();
+    let said = hook_check(&home, "gh", record.as_bytes(), &[]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(said.out.lines().next(), Some("valid: signed by the sender"));
+    assert!(
+        said.out.contains("  signed     13 bytes: the body (13)\n"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.out.contains("  event      d-1, type push\n"),
+        "{}",
+        said.out
+    );
+    assert!(!home.path("state").exists(), "looking changes nothing");
+
+    // What an editor does to a record is found out.
+    let said = hook_check(&home, "gh", format!("{record}\n").as_bytes(), &["--json"]);
+    assert_eq!(said.code, 65);
+    let json = &said.json()[0];
+    assert_eq!(json["verdict"], "bad-signature");
+    assert_eq!(
+        json["hints"][0],
+        "the signature is right for the body without the line break at its end: an editor or `echo` adds one"
+    );
+    assert_eq!(json["signed"]["bytes"], 14);
+    // As curl shows it, with the sender's length.
+    let marked: String = record
+        .split("\r\n\r\n")
+        .next()
+        .unwrap()
+        .lines()
+        .map(|line| format!("> {line}\n"))
+        .collect();
+    let marked = format!(
+        "* Connected\n{marked}> Content-Length: 13\n>\n* upload completely sent off\nHello, World!\n"
+    );
+    let said = hook_check(&home, "gh", marked.as_bytes(), &["--json"]);
+    assert_eq!(
+        (said.code, &said.json()[0]["verdict"]),
+        (0, &Value::from("valid")),
+        "{}",
+        said.out
+    );
+}
+
+#[test]
+fn a_recorded_webhook_is_judged_as_of_any_time() {
+    let (home, _) = hooked();
+    // HMAC-SHA256 of `1700000000.{}` with that secret.
+    let signature = "1df0d47c3774d7ccf5c4d51759477d319136747489fd8d3da926674d75de192f";
+    let record =
+        format!("POST /hooks/pay HTTP/1.1\nStripe-Signature: t=1700000000,v1={signature}\n\n{{}}");
+    let word = |at: &str| {
+        let said = hook_check(&home, "pay", record.as_bytes(), &["--json", "--at", at]);
+        (
+            said.code,
+            said.json()[0]["verdict"].as_str().unwrap().to_owned(),
+        )
+    };
+    for (at, code, verdict) in [
+        ("1700000000", 0, "valid"),
+        ("2023-11-14T22:18:20Z", 0, "valid"),
+        ("2023-11-14T22:18:21Z", 65, "stale"),
+        ("1699999699", 65, "future"),
+        ("-1", 65, "future"),
+    ] {
+        assert_eq!(word(at), (code, verdict.to_owned()), "{at}");
+    }
+    let said = hook_check(&home, "pay", record.as_bytes(), &["--at", "1800000000"]);
+    assert!(
+        said.out
+            .contains("`--at 2023-11-14T22:13:20Z` judges as of then"),
+        "{}",
+        said.out
+    );
+}
+
+#[test]
+fn a_record_that_cannot_be_judged_says_why() {
+    let (home, record) = hooked();
+    for (name, text, more, code, why) in [
+        (
+            "gx",
+            record,
+            &[][..],
+            64,
+            "there is no hook \"gx\"; the config has: gh, pay",
+        ),
+        ("gh", record, &["--at", "noon"], 64, "--at is no instant"),
+        (
+            "gh",
+            "",
+            &[],
+            65,
+            "is no recorded request: there is nothing in it",
+        ),
+        ("gh", "{\"a\":1}", &[], 65, "line 1 is no header"),
+    ] {
+        let said = hook_check(&home, name, text.as_bytes(), more);
+        assert_eq!(said.code, code, "{}", said.err);
+        assert!(said.err.contains(why), "{}", said.err);
+    }
+    fs::write(home.path("secret"), "\n").unwrap();
+    let said = hook_check(&home, "gh", record.as_bytes(), &[]);
+    assert_eq!(said.code, 74);
+    assert!(said.err.contains("hook.gh: secret"), "{}", said.err);
+}

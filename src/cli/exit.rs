@@ -10,7 +10,7 @@ pub enum Exit {
     Ok = 0,
     /// EX_USAGE.
     Usage = 64,
-    /// EX_DATAERR: an upstream's data is not as the config says, or needs a person's word.
+    /// EX_DATAERR: an upstream's data is not as the config says, or needs a person's word; a recorded request is not valid.
     Data = 65,
     /// EX_UNAVAILABLE: an upstream refuses, is gone, or somebody else answers.
     Unavailable = 69,

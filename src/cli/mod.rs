@@ -3,6 +3,7 @@
 mod check;
 mod exit;
 mod inbox;
+mod hook;
 mod output;
 mod remote;
 mod run;
@@ -35,7 +36,7 @@ Examples:
 Exit codes (sysexits.h):
   0   done
   64  the command line is wrong
-  65  an upstream's data is not as the config says, or a loss needs confirmation
+  65  an upstream's data is not as the config says, a loss needs confirmation, or a recorded request is not valid
   69  an upstream refuses, is gone, or somebody else answers in its place
   74  this device: disk, state directory, secret file
   75  an upstream or the network does not work now; try again
@@ -87,6 +88,14 @@ Examples:
 
 States: pending, failed (is tried again), dead (waits for `retry` or `drop`), done, dropped, void (its sender was
 told that it could not be saved).";
+const HOOK_CHECK_EXAMPLES: &str = "\
+Examples:
+  gleaner hook check erp --request req.txt        head, empty line, body: raw, or as `curl -v` shows it
+  gleaner hook check erp --request - < req.txt
+  gleaner hook check erp --request req.txt --at 2026-11-30T18:00:00Z
+  gleaner hook check erp --request req.txt --json | jq -r .verdict
+
+The verdict is valid, bad-signature, stale, future, malformed or too-large; the exit code is 0 for valid alone.";
 
 /// Keeps a local copy of upstream data over a thin link: incremental, conditional, crash-safe.
 #[derive(Debug, Parser)]
@@ -134,6 +143,9 @@ enum Command {
     /// Look at what came to the hooks, have it tried again, or give it up.
     #[command(subcommand, after_help = INBOX_EXAMPLES)]
     Inbox(InboxCommand),
+    /// Webhooks.
+    #[command(subcommand)]
+    Hook(HookCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -186,6 +198,29 @@ struct InboxDropArguments {
     /// Which payloads.
     #[arg(value_name = "ID", required = true)]
     ids: Vec<RequestId>,
+}
+
+#[derive(Debug, Subcommand)]
+enum HookCommand {
+    /// Judge a recorded request offline: is it the sender's, and if not, what may be wrong?
+    #[command(after_help = HOOK_CHECK_EXAMPLES)]
+    Check(HookCheckArguments),
+}
+
+#[derive(Debug, Args)]
+struct HookCheckArguments {
+    /// Which hook.
+    #[arg(value_name = "HOOK")]
+    name: String,
+    /// The record: request line, headers, an empty line, the body; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    request: PathBuf,
+    /// Judge as of then. Default: now.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    at: Option<String>,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -291,5 +326,6 @@ fn command(arguments: Arguments, config: Config) -> Exit {
         Command::Reconcile(reconcile) => sync::reconcile(config, &wait, &reconcile),
         Command::Replay(replay) => sync::replay(config, &wait, &replay),
         Command::Inbox(command) => inbox::inbox(config, &wait, command),
+        Command::Hook(HookCommand::Check(check)) => hook::check(&config, &wait, &check),
     }
 }

@@ -7,15 +7,16 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::error::{Errors, Place, Problem};
-use super::raw::{AGENT, LIMITS, SOURCE, UPSTREAM};
+use super::raw::{AGENT, DOOR, DOOR_LIMITS, HOOK, LIMITS, SOURCE, UPSTREAM};
 
 /// What a line that holds a secret is likely to have in it.
-const SECRET_WORDS: [&str; 10] = [
+const SECRET_WORDS: [&str; 12] = [
     "bearer", "password", "secret", "token", "value", "auth", "://", "_key", "-key", "apikey",
+    "tls", "cert",
 ];
 
 /// Keys whose values may hold a secret, if someone puts one there.
-const SECRET_KEYS: [&str; 8] = [
+const SECRET_KEYS: [&str; 12] = [
     "auth",
     "headers",
     "url",
@@ -24,6 +25,10 @@ const SECRET_KEYS: [&str; 8] = [
     "base",
     "path",
     "client_cert",
+    "tls",
+    "secret",
+    "challenge",
+    "fetch",
 ];
 
 /// One check of one file: where its relative paths start, and what was found so far.
@@ -141,9 +146,17 @@ fn harmless_part(line: &str) -> usize {
         .strip_prefix('[')
         .is_some_and(|name| name.starts_with(|letter: char| letter.is_ascii_alphabetic()));
     let key = line.split('=').next().unwrap_or_default();
-    let known = [&AGENT, &UPSTREAM, &LIMITS, &SOURCE]
-        .iter()
-        .any(|keys| keys.known.contains(&key.trim()));
+    let known = [
+        &AGENT,
+        &UPSTREAM,
+        &LIMITS,
+        &SOURCE,
+        &DOOR,
+        &DOOR_LIMITS,
+        &HOOK,
+    ]
+    .iter()
+    .any(|keys| keys.known.contains(&key.trim()));
     match (
         section || known,
         suspicious || SECRET_KEYS.contains(&key.trim()),

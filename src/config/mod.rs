@@ -1,6 +1,7 @@
 //! The configuration: the file as written becomes a checked [`Config`], or an error with file, line and what was expected.
 
 mod check;
+mod door;
 mod error;
 mod findings;
 mod fingerprint;
@@ -17,6 +18,10 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+pub use self::door::{
+    Carried, Door, DoorLimits, DoorTls, Fetch, Hook, HookSecret, HookSecretError, HookSecretReason,
+    Listen, Setup,
+};
 pub use self::error::{Errors, Place, Problem};
 pub use self::fingerprint::{fingerprint, scope_fingerprint};
 pub use self::print::print;
@@ -40,15 +45,22 @@ pub fn load(path: &Path, env: Env<'_>) -> Result<Config, Errors> {
         Errors::file(path, format!("line {line} is not UTF-8"))
     })?;
     let mut config = parse(&text, path, env)?;
-    for (name, upstream) in &config.upstreams {
-        for secret in upstream
-            .secrets()
-            .filter(|secret| secret.is_world_readable())
-        {
-            let warning = format!("upstream.{name}: every user may read {secret}: chmod o-r");
-            config.warnings.push(warning);
-        }
-    }
+    let upstreams = config.upstreams.iter().flat_map(|(name, upstream)| {
+        let secrets = upstream.secrets();
+        secrets.map(move |secret| (format!("upstream.{name}"), secret))
+    });
+    let hooks = config.hooks.iter().flat_map(|(name, hook)| {
+        let secrets = hook.all_secrets();
+        secrets.map(move |secret| (format!("hook.{name}"), secret))
+    });
+    let tls = config.door.iter().flat_map(|door| &door.tls);
+    let warnings: Vec<String> = upstreams
+        .chain(hooks)
+        .chain(tls.map(|tls| ("door".to_owned(), &tls.key)))
+        .filter(|(_, secret)| secret.is_world_readable())
+        .map(|(whose, secret)| format!("{whose}: every user may read {secret}: chmod o-r"))
+        .collect();
+    config.warnings.extend(warnings);
     Ok(config)
 }
 
@@ -92,6 +104,10 @@ pub struct Config {
     pub upstreams: BTreeMap<String, Upstream>,
     /// Collections by name.
     pub sources: BTreeMap<String, Source>,
+    /// Where webhooks come in.
+    pub door: Option<Door>,
+    /// Webhook endpoints by name; none without a door.
+    pub hooks: BTreeMap<String, Hook>,
     /// What deserves a word at start but is no error. No secret is in it.
     pub warnings: Vec<String>,
 }

@@ -1,5 +1,7 @@
 //! The effective configuration as TOML: what was written with every default filled in. It parses to an equal [`Config`].
 
+mod door;
+
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -37,6 +39,12 @@ pub fn print(config: &Config) -> String {
                 .get(&part.upstream)
                 .map(|upstream| &upstream.base),
         );
+    }
+    if let Some(part) = &config.door {
+        door::door(&mut text, part);
+    }
+    for (name, part) in &config.hooks {
+        door::hook(&mut text, name, part);
     }
     text.0
 }

@@ -20,8 +20,8 @@ const fn keys(known: &'static [&'static str]) -> Keys {
 }
 
 pub(super) const TOP: Keys = Keys {
-    known: &["agent", "upstream", "source"],
-    later: &["document", "door", "hook", "remote"],
+    known: &["agent", "upstream", "source", "door", "hook"],
+    later: &["document", "remote"],
     upstream: &[],
 };
 pub(super) const AGENT: Keys = keys(&["id", "state", "control", "checkpoint", "time_sync"]);
@@ -131,3 +131,53 @@ pub(super) const PAGES: Keys = keys(&[
     "end",
 ]);
 pub(super) const PAGE_SIZE: Keys = keys(&["param", "value"]);
+pub(super) const DOOR: Keys = keys(&["listen", "tls", "limits"]);
+pub(super) const DOOR_TLS: Keys = keys(&["cert", "key"]);
+pub(super) const DOOR_LIMITS: Keys = keys(&[
+    "connections",
+    "per_peer",
+    "head",
+    "body",
+    "memory",
+    "head_time",
+    "body_time",
+    "idle",
+]);
+pub(super) const HOOK: Keys = keys(&[
+    "path",
+    "scheme",
+    "secret",
+    "tolerance",
+    "id",
+    "event_type",
+    "ack_status",
+    "max_body",
+    "wakes",
+    "fetch",
+    "records",
+    "events",
+    "challenge",
+    "keep",
+    "keep_ids",
+    "every",
+    "quota",
+]);
+pub(super) const HOOK_SECRET: Keys = keys(&["credential", "file", "env", "not_after"]);
+pub(super) const HOOK_TOLERANCE: Keys = keys(&["past", "future"]);
+pub(super) const HOOK_PLACE: Keys = keys(&["header"]);
+pub(super) const HOOK_FETCH: Keys = keys(&["source", "url"]);
+pub(super) const HOOK_RECORDS: Keys = keys(&["source", "at"]);
+pub(super) const HOOK_CHALLENGE: Keys = keys(&["meta"]);
+pub(super) const HOOK_META: Keys = keys(&["verify_token"]);
+pub(super) const SCHEME: Keys = keys(&["hmac-sha256"]);
+pub(super) const HMAC: Keys = keys(&[
+    "header",
+    "prefix",
+    "pair",
+    "encoding",
+    "signed",
+    "id",
+    "time",
+    "secret_as",
+]);
+pub(super) const HMAC_TIME: Keys = keys(&["header", "pair", "format"]);

@@ -6,7 +6,7 @@ use toml::de::DeValue;
 use super::upstream::web_url;
 use super::{is_header_name, path, sounds_secret};
 use crate::config::findings::Check;
-use crate::config::raw::{AUTH, AUTH_HEADER, BASIC, OAUTH2, SECRET};
+use crate::config::raw::{AUTH, AUTH_HEADER, BASIC, Keys, OAUTH2, SECRET};
 use crate::config::reader::{Item, Table};
 use crate::config::{Auth, Secret};
 
@@ -54,13 +54,23 @@ const MANAGED: [&str; 20] = [
 
 /// Reads a secret's reference.
 pub(super) fn secret(check: &mut Check, item: &Item<'_>, label: &str) -> Option<Secret> {
+    secret_with(check, item, label, &SECRET).map(|(secret, _)| secret)
+}
+
+/// Reads a secret's reference out of a table that takes further `keys`, and gives the table too.
+pub(super) fn secret_with<'t>(
+    check: &mut Check,
+    item: &Item<'t>,
+    label: &str,
+    keys: &Keys,
+) -> Option<(Secret, Table<'t>)> {
     if item.get().as_table().is_none() {
         check.hide_all(item.value);
         let what = format!("`{label}` is written out, and a secret is never in this file");
         check.error(&item.span, what, SECRET_FORMS);
         return None;
     }
-    let table = item.table(check, &SECRET, SECRET_FORMS)?;
+    let table = item.table(check, keys, SECRET_FORMS)?;
     let forms: Vec<Item<'_>> = SECRET
         .known
         .iter()
@@ -73,8 +83,8 @@ pub(super) fn secret(check: &mut Check, item: &Item<'_>, label: &str) -> Option<
         }
         return None;
     };
-    match form.label.as_str() {
-        "file" => path(check, form).map(Secret::File),
+    let secret = match form.label.as_str() {
+        "file" => Secret::File(path(check, form)?),
         "credential" => {
             let name = form.filled(check, "the name in LoadCredential=")?;
             if name.contains(['/', '\0']) || name == "." || name == ".." {
@@ -84,7 +94,7 @@ pub(super) fn secret(check: &mut Check, item: &Item<'_>, label: &str) -> Option<
                     "a plain file name",
                 );
             }
-            Some(Secret::Credential(name.to_owned()))
+            Secret::Credential(name.to_owned())
         }
         _ => {
             let name = form.filled(check, "the name of an environment variable")?;
@@ -95,9 +105,10 @@ pub(super) fn secret(check: &mut Check, item: &Item<'_>, label: &str) -> Option<
                     "a name without `$` and `=`",
                 );
             }
-            Some(Secret::Env(name.to_owned()))
+            Secret::Env(name.to_owned())
         }
-    }
+    };
+    Some((secret, table))
 }
 
 /// Reads `auth`; [`Auth::None`] if it is not there, or is wrong.

@@ -2,10 +2,13 @@
 //! collected, not only the first thing.
 
 mod auth;
+mod door;
+mod hook;
 mod pages;
 mod place;
 mod pull;
 mod record;
+mod scheme;
 mod source;
 mod upstream;
 
@@ -20,10 +23,12 @@ use url::Url;
 
 pub(super) use self::place::NOWHERE;
 use super::findings::Check;
-use super::raw::{AGENT, SOURCE, TOP, UPSTREAM};
+use super::raw::{AGENT, HOOK, SOURCE, TOP, UPSTREAM};
 use super::reader::{Item, Table};
 use super::secret::Env;
 use super::{Agent, Config, Upstream};
+
+pub(super) use self::scheme::SECRET_FORMS;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -57,6 +62,20 @@ pub(super) fn check(
             sources.insert(name.to_owned(), source);
         }
     }
+    let door = door::door(check, &top);
+    let mut hooks = BTreeMap::new();
+    let hook_sections = sections(check, &top, "hook");
+    for (name, table) in &hook_sections {
+        let known = hook::Known {
+            door: door.as_ref(),
+            upstreams: &upstreams,
+            sources: &sources,
+        };
+        if let Some(hook) = hook::hook(check, name, table, &top, &known) {
+            hooks.insert((*name).to_owned(), hook);
+        }
+    }
+    hook::together(check, &hooks, &hook_sections, &top);
     if !check.is_clean() {
         return None;
     }
@@ -76,17 +95,23 @@ pub(super) fn check(
         agent: agent?,
         upstreams,
         sources,
+        door,
+        hooks,
         warnings,
     })
 }
 
-/// The sub-tables of `[upstream]` or `[source]` in the file's order, names checked.
+/// The sub-tables of `[upstream]`, `[source]` or `[hook]` in the file's order, names checked.
 fn sections<'t>(check: &mut Check, top: &Table<'t>, kind: &str) -> Vec<(&'t str, Table<'t>)> {
     let expected = format!("sections [{kind}.NAME]");
     let Some(all) = top.item(kind) else {
         return Vec::new();
     };
-    let keys = if kind == "source" { &SOURCE } else { &UPSTREAM };
+    let keys = match kind {
+        "source" => &SOURCE,
+        "hook" => &HOOK,
+        _ => &UPSTREAM,
+    };
     let mut sections = Vec::new();
     for (name, item) in all.entries(check, &expected) {
         if item.get().as_table().is_none() {

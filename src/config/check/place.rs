@@ -70,7 +70,7 @@ pub(super) fn place(
             };
             let upstream = upstream?;
             let name = upstream.string(check, "the name of an [upstream.NAME]")?;
-            let found = known_upstream(check, &upstream, name, top)
+            let found = is_known(check, &upstream, "upstream", name, top)
                 .then(|| upstreams.get(name))
                 .flatten()?;
             let url = match path {
@@ -131,11 +131,17 @@ fn has_section(top: &Table<'_>, kind: &str, name: &str) -> bool {
 }
 
 /// Whether there is such a section, right or wrong.
-fn known_upstream(check: &mut Check, item: &Item<'_>, name: &str, top: &Table<'_>) -> bool {
-    if has_section(top, "upstream", name) {
+pub(super) fn is_known(
+    check: &mut Check,
+    item: &Item<'_>,
+    kind: &str,
+    name: &str,
+    top: &Table<'_>,
+) -> bool {
+    if has_section(top, kind, name) {
         return true;
     }
-    let all = top.item("upstream");
+    let all = top.item(kind);
     let names: Vec<&str> = match all.as_ref().and_then(|all| all.get().as_table()) {
         Some(table) => table.keys().map(|key| &**key.get_ref()).collect(),
         None => Vec::new(),
@@ -143,12 +149,13 @@ fn known_upstream(check: &mut Check, item: &Item<'_>, name: &str, top: &Table<'_
     let hint =
         nearest(name, &names).map_or(String::new(), |near| format!(" (did you mean {near:?}?)"));
     let expected = match names.is_empty() {
-        true => "an [upstream.NAME] in this file".to_owned(),
+        true if kind == "upstream" => "an [upstream.NAME] in this file".to_owned(),
+        true => format!("a [{kind}.NAME] in this file"),
         false => or_list(&names),
     };
     check.error(
         &item.span,
-        format!("there is no [upstream.{}]{hint}", name.escape_debug()),
+        format!("there is no [{kind}.{}]{hint}", name.escape_debug()),
         expected,
     );
     false

@@ -1,5 +1,7 @@
 //! Any config that can be is printed as a file that parses to the same.
 
+mod hooks;
+
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -378,10 +380,13 @@ prop_compose! {
         upstream in upstream_of("https://h.example/api/"),
         other in upstream_of("https://[::1]:8443/"),
         source in bare_source().prop_flat_map(record),
+        webhooks in option::of((hooks::door(), option::of(hooks::hook()))),
     ) -> Config {
         let upstreams = BTreeMap::from([("u".to_owned(), upstream), ("Other_1".to_owned(), other)]);
         let agent = Agent { id, control: Path::new(&state).join("c"), state: state.into(), checkpoint, time_sync: time_sync.map(Into::into) };
-        Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), warnings: Vec::new() }
+        let (door, hook) = webhooks.unzip();
+        let hooks = hook.flatten().into_iter().map(|hook| ("h".to_owned(), hook)).collect();
+        Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), door, hooks, warnings: Vec::new() }
     }
 }
 

@@ -47,7 +47,7 @@ fn what_pointer_and_rule_say_is_passed_on_with_the_place() {
 }
 
 /// Lines that hold a secret, right or wrong.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 11] = [
     "[upstream.u]\nbase = \"https://h.example/\"\nauth = { bearer = \"hunter2\" }\n",
     "[upstream.u]\nbase = \"https://h.example/\"\nauth = { basic = { user = \"u\", password = \"hunter2\" } }\n",
     "[upstream.u]\nbase = \"https://h.example/\"\nauth = { bearer = { value = \"hunter2\" } }\n",
@@ -56,6 +56,9 @@ const SECRETS: [&str; 8] = [
     "[upstream.u]\nbase = \"https://h.example/\"\npassword = \"hunter2\"\n",
     "[source.s]\nurl = \"https://gw:hunter2@h.example/\"\nkey = \"/id\"\n",
     "[upstream.u]\nbase = \"https://h.example/\"\nauth = { bearer = \"\"\"\nhunter2\n\"\"\" }\n",
+    "[hook.h]\nscheme = \"github\"\nsecret = \"hunter2\"\n",
+    "[hook.h]\nscheme = \"github\"\nsecret = [{ file = \"s\" }, \"hunter2\"]\nchallenge = { meta = { verify_token = \"hunter2\" } }\n",
+    "[door]\nlisten = \"[::]:1\"\ntls = { cert = \"c\", key = \"hunter2\" }\n",
 ];
 
 #[test]

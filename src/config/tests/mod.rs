@@ -3,6 +3,7 @@
 mod arbitrary;
 mod bad;
 mod good;
+mod hooks;
 mod shipped;
 
 use std::ffi::OsString;

@@ -61,6 +61,19 @@ fn the_reference_names_every_key_in_its_section() {
         ("`pull`", &raw::CURSOR),
         ("`pages`", &raw::PAGES),
         ("`pages`", &raw::PAGE_SIZE),
+        ("`[door]`", &raw::DOOR),
+        ("`[door]`", &raw::DOOR_TLS),
+        ("`[door]`", &raw::DOOR_LIMITS),
+        ("`[hook.NAME]`", &raw::HOOK),
+        ("`[hook.NAME]`", &raw::HOOK_TOLERANCE),
+        ("`[hook.NAME]`", &raw::HOOK_PLACE),
+        ("`[hook.NAME]`", &raw::HOOK_FETCH),
+        ("`[hook.NAME]`", &raw::HOOK_RECORDS),
+        ("`[hook.NAME]`", &raw::HOOK_CHALLENGE),
+        ("`[hook.NAME]`", &raw::HOOK_META),
+        ("`scheme`", &raw::SCHEME),
+        ("`scheme`", &raw::HMAC),
+        ("`scheme`", &raw::HMAC_TIME),
     ] {
         for key in keys.known {
             let named = section(title).lines().any(|line| {
@@ -73,6 +86,19 @@ fn the_reference_names_every_key_in_its_section() {
             });
             assert!(named, "{title} has no row for `{key}`");
         }
+    }
+    for key in ["credential", "file", "env"] {
+        assert!(
+            raw::HOOK_SECRET.known.contains(&key),
+            "a hook's secret is a secret"
+        );
+    }
+    assert!(section("`[hook.NAME]`").contains("| `secret.not_after` |"));
+    for name in crate::hook::Scheme::names() {
+        assert!(
+            section("`scheme`").contains(&format!("`{name}`")),
+            "the scheme {name} is not named"
+        );
     }
     for key in raw::TOP
         .later
