@@ -2,8 +2,8 @@
 
 mod check;
 mod exit;
-mod inbox;
 mod hook;
+mod inbox;
 mod output;
 mod remote;
 mod run;
