@@ -35,6 +35,7 @@ pub mod inbox;
 pub mod json;
 pub mod pointer;
 pub mod pull;
+pub mod reception;
 pub mod record;
 pub mod schedule;
 pub mod sink;

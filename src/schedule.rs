@@ -46,6 +46,8 @@ pub enum Why {
     RetryAfter,
     /// After a failure, longer each time.
     Backoff,
+    /// A webhook says that there is news.
+    Woken,
     /// The upstream asked not to be polled more often.
     PollInterval,
 }
@@ -57,6 +59,7 @@ impl fmt::Display for Why {
             Self::Fresh => "fresh until then",
             Self::RetryAfter => "asked to wait",
             Self::Backoff => "backing off",
+            Self::Woken => "woken by a webhook",
             Self::PollInterval => "the upstream's poll interval",
         })
     }

@@ -145,6 +145,7 @@ pub trait Attendant: Send {
 
 /// An attendant and when it wants to be called even if nothing is ready.
 struct Seat {
+    name: &'static str,
     attendant: Box<dyn Attendant>,
     due: Option<Mono>,
 }
@@ -220,9 +221,25 @@ impl Wait {
     /// Seats an attendant; it is served in every wait from now on.
     pub fn attend(&self, attendant: Box<dyn Attendant>) {
         lock(&self.0.seats).push(Seat {
+            name: "",
             attendant,
             due: Some(Mono::default()),
         });
+    }
+
+    /// Seats an attendant under a name, in place of the one that has it. Not to be called by an attendant.
+    pub fn attend_as(&self, name: &'static str, attendant: Box<dyn Attendant>) {
+        self.dismiss(name);
+        lock(&self.0.seats).push(Seat {
+            name,
+            attendant,
+            due: Some(Mono::default()),
+        });
+    }
+
+    /// Ends the service of the attendant with this name. Not to be called by an attendant.
+    pub fn dismiss(&self, name: &'static str) {
+        lock(&self.0.seats).retain(|seat| seat.name != name);
     }
 
     /// The clock that deadlines are measured by.

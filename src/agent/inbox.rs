@@ -23,6 +23,13 @@ impl Agent {
     }
 
     fn try_change(&self, wish: &InboxWish) -> Result<usize, InboxError> {
+        if let Some(changed) = self
+            .ear
+            .reception
+            .with_inbox(|inbox| self.change(inbox, wish))
+        {
+            return changed;
+        }
         let dir = self.config.agent.state.join(inbox::NAME);
         // Looking for what is not there yet must not make it.
         if !dir.exists() {
@@ -37,6 +44,10 @@ impl Agent {
         for finding in opening.findings {
             log::warn!("{finding}");
         }
+        self.change(&mut inbox, wish)
+    }
+
+    fn change(&self, inbox: &mut Inbox, wish: &InboxWish) -> Result<usize, InboxError> {
         let now = self.wait.clock().wall();
         match wish {
             InboxWish::Retry(ids) => inbox.retry(ids, now),

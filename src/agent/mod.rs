@@ -4,7 +4,9 @@ mod care;
 mod course;
 mod hours;
 mod inbox;
+mod listen;
 mod manners;
+mod process;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use crate::clock::{Mono, Timestamp};
 use crate::config::{self, Config, Pull};
 use crate::desk::{Desk, Event, Moments, SourceStatus, Wish};
 use crate::pull::collection::Latest;
+use crate::reception::Reception;
 use crate::schedule::Why;
 use crate::sink::sqlite::rfc3339;
 use crate::state::{State, StateError};
@@ -43,6 +46,11 @@ pub struct Agent {
     clients: BTreeMap<String, Client>,
     hours: Hours,
     runners: BTreeMap<String, Runner>,
+    ear: listen::Ear,
+    desk_of_hooks: process::Desk,
+    /// The door was to be opened: it is again when the config was read again.
+    listening: bool,
+    addresses: Vec<std::net::SocketAddr>,
 }
 
 /// What an alarm is about: what is over takes its alarms with it, the others stay.
@@ -54,6 +62,8 @@ enum Topic {
     Damage,
     /// The config file was not taken.
     ConfigFile,
+    /// Webhooks do not come in as the config says.
+    Door,
     /// What the config in effect is warned of.
     Warning,
 }
@@ -95,8 +105,10 @@ impl Agent {
     /// An agent that has not opened anything yet.
     #[must_use]
     pub fn new(config: Config, wait: Wait, desk: Desk) -> Self {
+        let shared = Shared::new(wait.clone());
+        let reception = Reception::new(shared.tls_clock.clone());
         let mut agent = Self {
-            shared: Shared::new(wait.clone()),
+            shared,
             wait,
             desk,
             state: None,
@@ -107,6 +119,10 @@ impl Agent {
             clients: BTreeMap::new(),
             hours: Hours::default(),
             runners: BTreeMap::new(),
+            ear: listen::Ear::new(reception),
+            desk_of_hooks: process::Desk::default(),
+            listening: false,
+            addresses: Vec::new(),
             config,
         };
         agent.seat_sources();
@@ -172,6 +188,9 @@ impl Agent {
         self.verified = false;
         self.recall_floor();
         self.recall();
+        // A store that was put aside has to be told what came to the hooks.
+        self.ear.hears = false;
+        self.open_ear();
         self.publish();
         Ok(())
     }
@@ -246,6 +265,9 @@ impl Agent {
             self.cannot_open(&error);
             return now.after(REOPEN);
         }
+        if self.process() {
+            return self.wait.now();
+        }
         let due = self
             .runners
             .iter()
@@ -260,10 +282,12 @@ impl Agent {
             return self.wait.now();
         }
         self.tidy();
+        self.tend_inbox();
         self.runners
             .iter()
             .filter(|(name, _)| self.is_pulled(name))
             .map(|(_, runner)| runner.due)
+            .chain(self.process_due())
             .min()
             .unwrap_or_else(|| now.after(Duration::from_secs(3600)))
     }
@@ -335,6 +359,9 @@ impl Agent {
                 self.clients.clear();
                 self.state = None;
                 self.seat_sources();
+                if self.listening {
+                    self.listen(&|name| std::env::var_os(name));
+                }
                 for runner in self.runners.values_mut() {
                     runner.settled = None;
                     runner.latest = None;

@@ -6,7 +6,7 @@ use super::course::course;
 use super::manners::{put_off, remember_pause, remembered_pause};
 use super::{Agent, Order, Runner};
 use crate::clock::{Mono, Timestamp};
-use crate::config::{self, Pull};
+use crate::config::{self, Pull, Source};
 use crate::desk::{Event, Totals};
 use crate::pull::advice::advice;
 use crate::pull::collection::{Mode, Tools, pass};
@@ -115,30 +115,12 @@ impl Agent {
             return failed(Failure::new(Kind::Local, "its upstream is not configured"));
         };
         let fingerprint = config::fingerprint(&source, upstream);
-        if !self.clients.contains_key(&source.upstream) {
-            let slowest = self
-                .config
-                .sources
-                .values()
-                .filter(|other| other.upstream == source.upstream)
-                .map(|other| other.every)
-                .max();
-            match self
-                .shared
-                .client(upstream, idle_age(slowest.unwrap_or(source.every)))
-            {
-                Ok(mut client) => {
-                    let pause = self.state.as_ref().and_then(|state| {
-                        remembered_pause(state, &source.upstream, self.wait.clock().wall())
-                    });
-                    if let Some(pause) = pause {
-                        client.turn().pause(pause, self.wait.now());
-                    }
-                    self.clients.insert(source.upstream.clone(), client);
-                }
-                Err(failure) => return failed(failure),
-            }
+        if let Err(failure) = self.make_client(&source) {
+            return failed(failure);
         }
+        let Some(upstream) = self.config.upstreams.get(&source.upstream) else {
+            return failed(Failure::new(Kind::Local, "its upstream is not configured"));
+        };
         let (Some(client), Some(state)) =
             (self.clients.get_mut(&source.upstream), self.state.as_mut())
         else {
@@ -209,6 +191,35 @@ impl Agent {
             runner.latest = Some(latest.clone());
         }
         report
+    }
+
+    /// Makes the client of a source's upstream, if there is none yet.
+    pub(super) fn make_client(&mut self, source: &Source) -> Result<(), Failure> {
+        if self.clients.contains_key(&source.upstream) {
+            return Ok(());
+        }
+        let Some(upstream) = self.config.upstreams.get(&source.upstream) else {
+            return Err(Failure::new(Kind::Local, "its upstream is not configured"));
+        };
+        let slowest = self
+            .config
+            .sources
+            .values()
+            .filter(|other| other.upstream == source.upstream)
+            .map(|other| other.every)
+            .max();
+        let mut client = self
+            .shared
+            .client(upstream, idle_age(slowest.unwrap_or(source.every)))?;
+        let pause = self
+            .state
+            .as_ref()
+            .and_then(|state| remembered_pause(state, &source.upstream, self.wait.clock().wall()));
+        if let Some(pause) = pause {
+            client.turn().pause(pause, self.wait.now());
+        }
+        self.clients.insert(source.upstream.clone(), client);
+        Ok(())
     }
 
     /// After a pass: when it is due next, what `status` and local readers shall know.

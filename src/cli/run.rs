@@ -33,6 +33,7 @@ pub(super) fn run(config: Config, path: &Path, wait: &Wait) -> Exit {
             );
         }
     }
+    agent.listen(&|name| std::env::var_os(name));
     log::info!(
         "gleaner {} started with {} sources, control socket {}",
         env!("CARGO_PKG_VERSION"),

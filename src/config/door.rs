@@ -126,6 +126,10 @@ pub struct Fetch {
     pub source: String,
     /// Its URL, below the base of the source's upstream.
     pub url: UrlTemplate,
+    /// Where in the answer the record is. Default: the whole of it.
+    pub at: Pointer,
+    /// Where in the event the record's key is: then a 404 or 410 deletes that record. Empty: it only wakes the source.
+    pub key: Vec<Pointer>,
 }
 
 /// `records`: the records that an event carries.

@@ -114,6 +114,10 @@ impl Pending {
         self.counts.changed = self.counts.changed.saturating_sub(1);
     }
 
+    pub(super) fn len(&self) -> u64 {
+        self.changes.len() as u64
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

@@ -9,7 +9,7 @@ use super::memo::{Memo, Ordinals, page_id};
 use super::plan::Plan;
 use super::position::Position;
 use crate::record::Ordinal;
-use crate::store::{Batch, Key, SourceId, Tag};
+use crate::store::{Batch, Key, SourceId, Store, Tag};
 use crate::upstream::client::Head;
 use crate::upstream::conditional::{CacheControl, vary_is_star};
 use crate::upstream::outcome::Failure;
@@ -183,23 +183,14 @@ impl Pass<'_, '_> {
         if let Some(page) = self.reading.take() {
             batch.remove_prefix(Key::new(Tag::Memo, self.id, &page));
         }
-        if touched.is_empty() {
-            return Ok(batch);
-        }
-        let mut last = None;
-        let prefix = Key::new(Tag::Memo, self.id, b"");
-        for entry in self.tools.store.scan(&prefix) {
-            let (rest, bytes) = entry.map_err(|e| local(&e))?;
-            let Some((page, part)) = rest.split_first_chunk::<8>() else {
-                continue;
-            };
-            let is_head = part == [0, 0];
-            let known = last == Some(*page) || self.met.contains(page);
-            if !is_head && !known && vouches(&bytes, touched) {
-                batch.remove_prefix(Key::new(Tag::Memo, self.id, page));
-                last = Some(*page);
-            }
-        }
+        let met = &self.met;
+        overtaken(
+            self.tools.store,
+            self.id,
+            touched,
+            |page| met.contains(page),
+            &mut batch,
+        )?;
         Ok(batch)
     }
 
@@ -236,6 +227,33 @@ impl Pass<'_, '_> {
         }
         self.commit(batch)
     }
+}
+
+/// Removes the memos of pages that hold one of these records, those left out that are to be `kept`. `touched` ascends.
+pub(super) fn overtaken(
+    store: &Store,
+    id: SourceId,
+    touched: &[Ordinal],
+    kept: impl Fn(&[u8; 8]) -> bool,
+    batch: &mut Batch,
+) -> Result<(), Failure> {
+    if touched.is_empty() {
+        return Ok(());
+    }
+    let mut last = None;
+    for entry in store.scan(&Key::new(Tag::Memo, id, b"")) {
+        let (rest, bytes) = entry.map_err(|e| local(&e))?;
+        let Some((page, part)) = rest.split_first_chunk::<8>() else {
+            continue;
+        };
+        let is_head = part == [0, 0];
+        let known = last == Some(*page) || kept(page);
+        if !is_head && !known && vouches(&bytes, touched) {
+            batch.remove_prefix(Key::new(Tag::Memo, id, page));
+            last = Some(*page);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a stored part of a memo's ordinals has one of these, or cannot be read.

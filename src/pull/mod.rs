@@ -11,11 +11,13 @@
 //! - [`select`] streams records out of a body, one at a time, however large the body is;
 //! - [`reading`] reads one as the config says, with [`key`];
 //! - [`digest`] gives equal digests to equal values, however they are written;
+//! - [`carry`] takes records that come outside of a pass;
 //! - [`report`] is what a pass did, in numbers and in one word; [`replay`] delivers again without asking.
 
 pub mod absence;
 mod adopt;
 pub mod advice;
+pub mod carry;
 mod codec;
 pub mod collection;
 mod course;

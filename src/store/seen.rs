@@ -148,6 +148,25 @@ impl Store {
         Ok(None)
     }
 
+    /// Calls `each` for every event id that is remembered, with what its payload is called.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::seen`].
+    pub fn seen_all(&self, mut each: impl FnMut(EventKey, [u8; 16])) -> Result<(), StoreError> {
+        let prefix = Key::new(Tag::Seen, SourceId::NONE, &[LEAVES]);
+        for entry in self.scan(&prefix) {
+            let leaf = Leaf::decode(&entry?.1)?;
+            for entry in leaf.entries.chunks_exact(ENTRY) {
+                let (key, request) = entry.split_at(HASH);
+                if let (Ok(key), Ok(request)) = (key.try_into(), request.try_into()) {
+                    each(EventKey(key), request);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// How many event ids are remembered.
     ///
     /// # Errors

@@ -410,9 +410,26 @@ fn fetch(check: &mut Check, item: &Item<'_>, top: &Table<'_>, known: &Known<'_>)
             check.error(&url.span, format!("`fetch.url` {error}"), expected);
         })
         .ok()?;
+    let key = match table.item("key") {
+        Some(item) => super::record::key(check, &item)?,
+        None => Vec::new(),
+    };
+    let at = table.pointer(check, "at").unwrap_or_default();
+    if let (Some(source), Some(item)) = (known.sources.get(&name), table.item("key")) {
+        if source.key.len() != key.len() {
+            let what = format!(
+                "`key` has {} parts, and the key of [source.{name}] has {}",
+                key.len(),
+                source.key.len()
+            );
+            check.error(&item.span, what, "the same parts, in the event");
+        }
+    }
     Some(Fetch {
         source: name,
         url: template,
+        at,
+        key,
     })
 }
 

@@ -62,7 +62,17 @@ pub(super) fn hook(text: &mut Text, name: &str, hook: &Hook) {
         let url = quoted(&fetch.url.to_string());
         text.line(
             "fetch",
-            table([("source", quoted(&fetch.source)), ("url", url)]),
+            table(
+                [("source", quoted(&fetch.source)), ("url", url)]
+                    .into_iter()
+                    .chain([("at", quoted(&fetch.at.to_string()))])
+                    .chain((!fetch.key.is_empty()).then(|| {
+                        (
+                            "key",
+                            list(fetch.key.iter().map(|key| quoted(&key.to_string()))),
+                        )
+                    })),
+            ),
         );
     }
     if let Some(records) = &hook.records {

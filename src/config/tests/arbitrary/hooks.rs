@@ -151,6 +151,8 @@ pub(super) fn hook() -> impl Strategy<Value = Hook> {
             Some(Fetch {
                 source: "s".to_owned(),
                 url: UrlTemplate::parse("a/{/b \"}?c={/d}").expect("it is one"),
+                at: Pointer::parse("/data").expect("it is one"),
+                key: Vec::new(),
             }),
             None
         )),

@@ -1,0 +1,199 @@
+//! The agent's ear: the inbox, the reception and the public door, as the config says.
+
+use std::collections::HashMap;
+
+use super::{Agent, Topic};
+use crate::config::{self, Config, Env};
+use crate::door::{Certificate, Listen, Place, PublicDoor, Settings};
+use crate::inbox::{self, Inbox, Limits};
+use crate::reception::Reception;
+use crate::store::EventKey;
+
+/// What the public door is called among those whom the wait serves.
+const DOOR: &str = "door";
+
+/// What the agent has of its ear.
+#[derive(Debug)]
+pub(super) struct Ear {
+    pub(super) reception: Reception,
+    /// The door as it was opened.
+    door: Option<(config::Door, Option<Certificate>)>,
+    /// The inbox is open and the store knows its events.
+    pub(super) hears: bool,
+}
+
+impl Ear {
+    pub(super) fn new(reception: Reception) -> Self {
+        Self {
+            reception,
+            door: None,
+            hears: false,
+        }
+    }
+}
+
+impl Agent {
+    /// Opens the door as the config has it: at start, and when the config was read again. What cannot be opened is an
+    /// alarm; the agent pulls all the same.
+    pub fn listen(&mut self, env: Env<'_>) {
+        self.listening = true;
+        self.over(Topic::Door);
+        for unusable in self.ear.reception.configure(&self.config, env) {
+            log::error!("{unusable}");
+            self.alarm(Topic::Door, unusable.to_string());
+        }
+        self.open_ear();
+        let wanted = self
+            .config
+            .door
+            .clone()
+            .filter(|_| !self.config.hooks.is_empty());
+        match (&self.ear.door, &wanted) {
+            (Some((open, certificate)), Some(wanted)) if open == wanted => {
+                if let Some(Err(error)) = certificate.as_ref().map(Certificate::reload) {
+                    let alarm = format!(
+                        "the door's certificate was not taken, the one before stays in use: {error}"
+                    );
+                    log::error!("{alarm}");
+                    self.alarm(Topic::Door, alarm);
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.wait.dismiss(DOOR);
+        self.ear.door = None;
+        let Some(wanted) = wanted else { return };
+        match open_door(&wanted, &self.ear.reception) {
+            Ok((door, certificate)) => {
+                let places: Vec<String> =
+                    door.addresses().iter().map(ToString::to_string).collect();
+                log::info!(
+                    "the door listens at {} for {} hooks",
+                    places.join(", "),
+                    self.config.hooks.len()
+                );
+                self.addresses = door.addresses();
+                self.wait.attend_as(DOOR, Box::new(door));
+                self.ear.door = Some((wanted, certificate));
+            }
+            Err(error) => {
+                let alarm = format!(
+                    "the door is shut: {error}; the agent pulls all the same, and tries again when the config is read again"
+                );
+                log::error!("{alarm}");
+                self.alarm(Topic::Door, alarm);
+            }
+        }
+    }
+
+    /// Where the public door listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[std::net::SocketAddr] {
+        &self.addresses
+    }
+
+    /// Opens the inbox where there are hooks, and tells the store the events that it does not know.
+    pub(super) fn open_ear(&mut self) {
+        if !self.listening || self.config.hooks.is_empty() || self.state.is_none() {
+            return;
+        }
+        if self.ear.reception.with_inbox(|_| ()).is_none() {
+            let dir = self.config.agent.state.join(inbox::NAME);
+            match Inbox::open(&dir, limits(&self.config)) {
+                Ok((inbox, opening)) => {
+                    for finding in opening.findings {
+                        log::warn!("{finding}");
+                    }
+                    self.ear.reception.open(inbox, HashMap::new());
+                    self.ear.hears = false;
+                }
+                Err(error) => {
+                    let alarm =
+                        format!("webhooks cannot be saved, and are answered with 503: {error}");
+                    log::error!("{alarm}");
+                    self.alarm(Topic::Door, alarm);
+                    return;
+                }
+            }
+        }
+        if !self.ear.hears {
+            self.ear.hears = self.learn_events();
+        }
+    }
+
+    /// The store is told what the inbox has, and the reception what the store knows then.
+    pub(super) fn learn_events(&mut self) -> bool {
+        let Some(state) = &mut self.state else {
+            return false;
+        };
+        let reception = self.ear.reception.clone();
+        // Nobody is served meanwhile: an event that comes now would not be known for one that came before.
+        let told = reception.with_inbox(|inbox| inbox.catch_up(&mut state.store, || ()));
+        match told {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                log::error!("{error}");
+                return false;
+            }
+            None => return false,
+        }
+        let mut known: HashMap<EventKey, _> = HashMap::new();
+        let all = state.store.seen_all(|key, id| {
+            known.insert(key, inbox::RequestId(id));
+        });
+        if let Err(error) = all {
+            log::error!("{error}");
+            return false;
+        }
+        reception.replace_known(known);
+        true
+    }
+}
+
+/// What the inbox as a whole may take: what its hooks may.
+fn limits(config: &Config) -> Limits {
+    let keep = config.hooks.values().map(|hook| hook.keep).max();
+    Limits {
+        quota: config.hooks.values().map(|hook| hook.quota).sum(),
+        keep: keep.unwrap_or(Limits::default().keep),
+        ..Limits::default()
+    }
+}
+
+fn open_door(
+    door: &config::Door,
+    reception: &Reception,
+) -> Result<(PublicDoor, Option<Certificate>), String> {
+    let certificate = match &door.tls {
+        Some(tls) => {
+            Some(Certificate::read(&tls.cert, &tls.key).map_err(|error| error.to_string())?)
+        }
+        None => None,
+    };
+    let places: Vec<Listen> = door
+        .listen
+        .iter()
+        .map(|listen| Listen {
+            place: match listen {
+                config::Listen::Address(address) => Place::Tcp(*address),
+                config::Listen::Systemd(name) => Place::Systemd { name: name.clone() },
+            },
+            tls: certificate.clone(),
+        })
+        .collect();
+    let limits = &door.limits;
+    let settings = Settings {
+        connections: limits.connections,
+        per_peer: limits.per_peer,
+        head_bytes: limits.head,
+        bodies: limits.memory,
+        head: limits.head_time,
+        body: limits.body_time,
+        idle: limits.idle,
+        ..Settings::default()
+    };
+    PublicDoor::open(&places, reception.service(), settings)
+        .map(|door| (door, certificate))
+        .map_err(|error| error.to_string())
+}

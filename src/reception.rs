@@ -1,0 +1,353 @@
+//! The reception: what the public door does with a webhook. Who signed it, is it known, save it, answer; nothing else.
+//!
+//! ```text
+//! path → verify over the bytes that came → known event? → append … → one fdatasync for all of the turn → answers
+//! ```
+//!
+//! It never pulls, processes or calls out, and touches neither sled nor SQLite: what it saved the agent takes up between
+//! its steps. Which events are known it knows by heart.
+
+mod endpoint;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use self::endpoint::Endpoint;
+pub use self::endpoint::Unusable;
+use crate::clock::{Mono, Timestamp};
+use crate::config::{Config, Env};
+use crate::door::http::{Head, Response};
+use crate::door::{Admit, Peer, Request, Service, Settled, Taken, Ticket};
+use crate::hook::{self, Verdict, challenge, verify};
+use crate::inbox::{Inbox, InboxError, Received, RequestId};
+use crate::store::EventKey;
+use crate::upstream::tls::TlsClock;
+
+/// When a sender may try again if nothing can be saved now.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// What one hook has had since the agent started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Payloads that were saved.
+    pub saved: u64,
+    /// Deliveries of events that were known.
+    pub duplicates: u64,
+    /// Requests that were refused, by the verdict's word.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// When the last payload came, by the wall clock.
+    pub last: Option<Timestamp>,
+}
+
+/// A handle on what door and agent share; cheap to clone. Never locked across a wait.
+#[derive(Debug, Clone)]
+pub struct Reception(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    endpoints: Vec<Endpoint>,
+    inbox: Option<Inbox>,
+    /// Every known event.
+    known: HashMap<EventKey, RequestId>,
+    /// What waits for this turn's sync.
+    turn: Vec<Waiting>,
+    last_ticket: u64,
+    clock: Arc<TlsClock>,
+    counts: BTreeMap<String, Counts>,
+    /// Some hook's payloads are to be processed at once.
+    hurry: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ticket: Ticket,
+    id: RequestId,
+    ack: u16,
+    /// The event that it is the first delivery of.
+    first: Option<EventKey>,
+}
+
+impl Reception {
+    /// A reception that saves nothing yet: every hook is answered with 503 until it has an inbox.
+    #[must_use]
+    pub fn new(clock: Arc<TlsClock>) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            endpoints: Vec::new(),
+            inbox: None,
+            known: HashMap::new(),
+            turn: Vec::new(),
+            last_ticket: 0,
+            clock,
+            counts: BTreeMap::new(),
+            hurry: false,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the hooks of a config; returns those whose secrets cannot be used now: they are answered with 503.
+    pub fn configure(&self, config: &Config, env: Env<'_>) -> Vec<Unusable> {
+        let body = config.door.as_ref().map(|door| door.limits.body);
+        let (endpoints, unusable) = Endpoint::all(config.hooks.values(), body, env);
+        let mut inner = self.lock();
+        inner
+            .counts
+            .retain(|name, _| config.hooks.contains_key(name));
+        inner.endpoints = endpoints;
+        unusable
+    }
+
+    /// Takes an inbox into use, and all events that are known.
+    pub fn open(&self, inbox: Inbox, known: HashMap<EventKey, RequestId>) {
+        let mut inner = self.lock();
+        inner.known = known;
+        inner.inbox = Some(inbox);
+    }
+
+    /// Event ids that are known from now on.
+    pub fn replace_known(&self, known: HashMap<EventKey, RequestId>) {
+        self.lock().known = known;
+    }
+
+    /// Works with the inbox; `None`: there is none.
+    pub fn with_inbox<T>(&self, work: impl FnOnce(&mut Inbox) -> T) -> Option<T> {
+        self.lock().inbox.as_mut().map(work)
+    }
+
+    /// What each hook has had since the agent started.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<String, Counts> {
+        self.lock().counts.clone()
+    }
+
+    /// The door's side of it.
+    #[must_use]
+    pub fn service(&self) -> Box<dyn Service> {
+        Box::new(self.clone())
+    }
+}
+
+impl Service for Reception {
+    fn admit(&mut self, head: &Head, _peer: &Peer, _now: Mono) -> Admit {
+        self.lock().admit(head)
+    }
+
+    fn take(&mut self, request: Request, _now: Mono) -> Taken {
+        self.lock().take(&request)
+    }
+
+    fn settle(&mut self, _now: Mono) -> Settled {
+        self.lock().settle()
+    }
+}
+
+impl Inner {
+    fn admit(&self, head: &Head) -> Admit {
+        let Some(endpoint) = self.endpoint(&head.path) else {
+            return Admit::Answer(Response::text(404, "there is no such hook"));
+        };
+        let asks = endpoint.answers_get() && head.method == "GET";
+        if head.method != "POST" && !asks {
+            return Admit::Answer(Response::method_not_allowed(endpoint.allowed()));
+        }
+        // Before the body: a sender need not send what cannot be saved.
+        if self.inbox.is_none() {
+            return Admit::Answer(Response::unavailable("nothing can be saved now", AGAIN));
+        }
+        if endpoint.keys.is_none() {
+            return Admit::Answer(Response::unavailable("this hook cannot be used now", AGAIN));
+        }
+        Admit::Body {
+            cap: endpoint.max_body,
+        }
+    }
+
+    fn endpoint(&self, path: &str) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|endpoint| endpoint.path == path)
+    }
+
+    fn take(&mut self, request: &Request) -> Taken {
+        let Some(at) = self
+            .endpoints
+            .iter()
+            .position(|endpoint| endpoint.path == request.head.path)
+        else {
+            return Taken::Answer(Response::text(404, "there is no such hook"));
+        };
+        let ours = self.clock.reading();
+        let now = ours.trust.is_sure().then_some(ours.wall);
+        let endpoint = &self.endpoints[at];
+        let (verdict, answer) = endpoint.judge(request, now);
+        let name = endpoint.name.clone();
+        if let Some(answer) = answer {
+            log::info!("hook {name}: the sender's setup is answered");
+            return Taken::Answer(Response::new(200).with_body(answer.media_type, answer.body));
+        }
+        let event = match verdict {
+            Verdict::Valid(event) => event,
+            refused => return Taken::Answer(self.refuse(&name, request, &refused)),
+        };
+        if request.head.method != "POST" {
+            return Taken::Answer(Response::method_not_allowed("POST"));
+        }
+        let ack = endpoint.ack;
+        let key = EventKey::new(&name, event.id.as_str());
+        if let Some(id) = self.known.get(&key).copied() {
+            self.count(&name).duplicates += 1;
+            log::debug!("hook {name}: event {} is known as {id}", event.id.as_str());
+            // A duplicate of what this very turn brought is saved when that is.
+            if self.turn.iter().any(|waiting| waiting.id == id) {
+                return Taken::Pending(self.wait_for(id, ack, None));
+            }
+            return Taken::Answer(acknowledgement(ack, id, true));
+        }
+        let received = Received {
+            hook: name.clone(),
+            at: request.received,
+            clock_trusted: now.is_some(),
+            peer: request.peer.to_string(),
+            method: request.head.method.clone(),
+            target: target(&request.head).into_bytes(),
+            headers: request
+                .head
+                .fields
+                .iter()
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()))
+                .collect(),
+            body: request.body.clone(),
+            event_id: Some(event.id.as_str().to_owned()),
+            event_type: event.kind,
+        };
+        let Some(inbox) = &mut self.inbox else {
+            return Taken::Answer(Response::unavailable("nothing can be saved now", AGAIN));
+        };
+        match inbox.append(&received) {
+            Ok(id) => {
+                self.known.insert(key, id);
+                self.hurry |= self.endpoints[at].at_once;
+                let counts = self.count(&name);
+                counts.saved += 1;
+                counts.last = Some(request.received);
+                Taken::Pending(self.wait_for(id, ack, Some(key)))
+            }
+            Err(error) => Taken::Answer(not_saved(&name, &error)),
+        }
+    }
+
+    fn wait_for(&mut self, id: RequestId, ack: u16, first: Option<EventKey>) -> Ticket {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.turn.push(Waiting {
+            ticket,
+            id,
+            ack,
+            first,
+        });
+        ticket
+    }
+
+    fn count(&mut self, name: &str) -> &mut Counts {
+        self.counts.entry(name.to_owned()).or_default()
+    }
+
+    fn refuse(&mut self, name: &str, request: &Request, verdict: &Verdict) -> Response {
+        *self.count(name).refused.entry(verdict.word()).or_default() += 1;
+        // Strangers knock all day: one line each, at a level that is off in the field.
+        log::debug!(
+            "hook {name}: {} from {}: {verdict}",
+            verdict.word(),
+            request.peer
+        );
+        match verdict.refusal() {
+            Some(503) => Response::unavailable("the time is not known here yet", AGAIN),
+            status => Response::text(status.unwrap_or(400), verdict.word()),
+        }
+    }
+
+    /// All of the turn with one sync.
+    fn settle(&mut self) -> Settled {
+        let turn = std::mem::take(&mut self.turn);
+        let synced = match &mut self.inbox {
+            Some(inbox) => inbox.sync(),
+            None => return Settled::default(),
+        };
+        let answer = |waiting: &Waiting| match &synced {
+            Ok(()) => acknowledgement(waiting.ack, waiting.id, waiting.first.is_none()),
+            Err(_) => Response::unavailable("it could not be saved", AGAIN),
+        };
+        let answers = turn
+            .iter()
+            .map(|waiting| (waiting.ticket, answer(waiting)))
+            .collect();
+        if let Err(error) = &synced {
+            log::error!("{error}: {} payloads were not acknowledged", turn.len());
+            for key in turn.iter().filter_map(|waiting| waiting.first) {
+                // Who sends it again sends it for the first time.
+                self.known.remove(&key);
+            }
+        }
+        Settled {
+            answers,
+            nudge: std::mem::take(&mut self.hurry),
+        }
+    }
+}
+
+/// What an acknowledged sender gets.
+fn acknowledgement(status: u16, id: RequestId, duplicate: bool) -> Response {
+    if status == 204 {
+        return Response::new(204);
+    }
+    let mut body = format!("{{\"request_id\":\"{id}\"");
+    if duplicate {
+        body.push_str(",\"duplicate\":true");
+    }
+    body.push_str("}\n");
+    Response::json(status, body)
+}
+
+fn not_saved(name: &str, error: &InboxError) -> Response {
+    match error {
+        InboxError::TooLarge { .. } => Response::text(413, "too large"),
+        error => {
+            log::error!("hook {name}: {error}");
+            Response::unavailable("it cannot be saved now", AGAIN)
+        }
+    }
+}
+
+fn target(head: &Head) -> String {
+    match &head.query {
+        Some(query) => format!("{}?{query}", head.path),
+        None => head.path.clone(),
+    }
+}
+
+/// Judges a request by an endpoint's rule, in the terms of the pure room.
+fn judged(
+    endpoint: &Endpoint,
+    request: &Request,
+    now: Option<Timestamp>,
+) -> (Verdict, Option<challenge::Answer>) {
+    let target = target(&request.head);
+    let headers: Vec<(&str, &[u8])> = request.head.fields.iter().collect();
+    let received = hook::Received {
+        method: &request.head.method,
+        target: &target,
+        headers: &headers,
+        body: &request.body,
+    };
+    let keys = endpoint.keys.as_deref().unwrap_or_default();
+    let verdict = verify(&endpoint.rule, keys, &received, now);
+    let answer = endpoint.challenge.and_then(|challenge| {
+        let token = endpoint
+            .token
+            .as_ref()
+            .map(|token| token.expose().as_bytes());
+        challenge::answer(challenge, token, &received, &verdict)
+    });
+    (verdict, answer)
+}
