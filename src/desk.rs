@@ -33,6 +33,46 @@ pub struct Status {
     pub clock: ClockStatus,
     /// The sources by name.
     pub sources: BTreeMap<String, SourceStatus>,
+    /// The hooks by name, as far as a running agent hears them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub hooks: BTreeMap<String, HookStatus>,
+}
+
+/// What one hook has had since the agent started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookStatus {
+    /// Payloads that were saved.
+    pub saved: u64,
+    /// Deliveries of events that were known.
+    pub duplicates: u64,
+    /// Requests that were refused, by why.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub refused: BTreeMap<String, u64>,
+    /// When the last payload came, by the wall clock.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last: Option<String>,
+    /// Payloads that wait to be processed, dead letters included.
+    pub waiting: u64,
+    /// What an operator should know.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub notes: Vec<String>,
+}
+
+/// Who knows what came to the hooks, asked when somebody else asks.
+pub trait Hears: Send + Sync {
+    /// How each hook stands.
+    fn hooks(&self, now: Mono) -> BTreeMap<String, HookStatus>;
+    /// What became of a request, as JSON; `None`: it is not known, or no more.
+    fn request(&self, id: &str) -> Option<String>;
+}
+
+#[derive(Clone, Default)]
+struct Ear(Option<Arc<dyn Hears>>);
+
+impl std::fmt::Debug for Ear {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Ear" } else { "deaf" })
+    }
 }
 
 /// What this device's own clock is worth.
@@ -273,6 +313,7 @@ struct Inner {
     wishes: VecDeque<(WishId, Wish)>,
     answers: BTreeMap<WishId, VecDeque<String>>,
     last: WishId,
+    ear: Ear,
 }
 
 /// The desk; a handle, cheap to clone. No lock is ever held across a wait.
@@ -297,7 +338,23 @@ impl Desk {
             .sources
             .values_mut()
             .for_each(|source| source.reckon(now));
+        let ear = self.lock().ear.clone();
+        if let Some(ear) = ear.0 {
+            status.hooks = ear.hooks(now);
+        }
         status
+    }
+
+    /// From now on this is asked about hooks.
+    pub fn hear_by(&self, ear: Arc<dyn Hears>) {
+        self.lock().ear = Ear(Some(ear));
+    }
+
+    /// What became of a request to a hook, as JSON.
+    #[must_use]
+    pub fn request(&self, id: &str) -> Option<String> {
+        let ear = self.lock().ear.clone();
+        ear.0?.request(id)
     }
 
     /// Leaves a wish for the agent. `None`: too many are waiting already.

@@ -96,6 +96,9 @@ impl Reception {
         inner
             .counts
             .retain(|name, _| config.hooks.contains_key(name));
+        for name in config.hooks.keys() {
+            inner.counts.entry(name.clone()).or_default();
+        }
         inner.endpoints = endpoints;
         unusable
     }

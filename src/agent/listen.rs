@@ -1,12 +1,18 @@
 //! The agent's ear: the inbox, the reception and the public door, as the config says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Agent, Topic};
+use crate::clock::{Clock, Mono};
 use crate::config::{self, Config, Env};
+use crate::desk::{Hears, HookStatus};
 use crate::door::{Certificate, Listen, Place, PublicDoor, Settings};
 use crate::inbox::{self, Inbox, Limits};
-use crate::reception::Reception;
+use crate::reception::{Counts, Reception};
+use crate::sink::sqlite::rfc3339;
 use crate::store::EventKey;
 
 /// What the public door is called among those whom the wait serves.
@@ -43,6 +49,12 @@ impl Agent {
             self.alarm(Topic::Door, unusable.to_string());
         }
         self.open_ear();
+        self.desk.hear_by(Arc::new(Told {
+            reception: self.ear.reception.clone(),
+            dir: self.config.agent.state.join(inbox::NAME),
+            started: self.wait.now(),
+            clock: Arc::clone(self.wait.clock()),
+        }));
         let wanted = self
             .config
             .door
@@ -148,6 +160,67 @@ impl Agent {
         }
         reception.replace_known(known);
         true
+    }
+}
+
+/// A hook that nothing came to for so long is worth a word.
+const SILENT: Duration = Duration::from_secs(30 * 86_400);
+
+/// Answers for the desk what came to the hooks.
+pub(super) struct Told {
+    pub(super) reception: Reception,
+    pub(super) dir: PathBuf,
+    pub(super) started: Mono,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Hears for Told {
+    fn hooks(&self, now: Mono) -> BTreeMap<String, HookStatus> {
+        let waiting = self
+            .reception
+            .with_inbox(|inbox| {
+                let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
+                for pending in inbox.pending(None) {
+                    *waiting.entry(pending.hook.to_owned()).or_default() += 1;
+                }
+                waiting
+            })
+            .unwrap_or_default();
+        let status = |(name, counts): (String, Counts)| {
+            let quiet = match counts.last {
+                Some(last) => {
+                    let span = self.clock.wall().duration_since(last);
+                    Duration::try_from(span).unwrap_or_default()
+                }
+                None => now.since(self.started),
+            };
+            let mut notes = Vec::new();
+            if quiet >= SILENT {
+                notes.push(format!(
+                    "nothing has come for {} days; if nobody sends there any more, take [hook.{name}] out of the config and reload",
+                    quiet.as_secs() / 86_400
+                ));
+            }
+            let refused = counts.refused.iter();
+            let status = HookStatus {
+                saved: counts.saved,
+                duplicates: counts.duplicates,
+                refused: refused
+                    .map(|(why, count)| ((*why).to_owned(), *count))
+                    .collect(),
+                last: counts.last.map(rfc3339),
+                waiting: waiting.get(&name).copied().unwrap_or(0),
+                notes,
+            };
+            (name, status)
+        };
+        self.reception.counts().into_iter().map(status).collect()
+    }
+
+    fn request(&self, id: &str) -> Option<String> {
+        let id = id.parse().ok()?;
+        let listed = inbox::Reader::new(&self.dir).show(id).ok()?;
+        Some(listed.json().to_string())
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::io::Write as _;
 
-use serde_json::json;
-
 use super::exit::Exit;
 use super::{InboxCommand, InboxListArguments, InboxShowArguments, output, remote};
 use crate::agent::Agent;
@@ -86,7 +84,7 @@ fn list(reader: &Reader, arguments: InboxListArguments) -> Result<(), InboxError
         state: arguments.state,
     };
     if arguments.json {
-        return reader.list(&filter, |listed| output::line(&line(&listed).to_string()));
+        return reader.list(&filter, |listed| output::line(&listed.json().to_string()));
     }
     let heads = ["id", "hook", "received", "state", "tries", "bytes", "type"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
@@ -117,30 +115,6 @@ fn row(listed: &Listed) -> Vec<String> {
         output::bytes(listed.bytes as u64),
         received.event_type.as_deref().map_or("-".into(), plain),
     ]
-}
-
-/// The object of `inbox list --json`.
-fn line(listed: &Listed) -> serde_json::Value {
-    let received = &listed.stored.received;
-    let next = match listed.state {
-        State::Failed { next, .. } => Some(next),
-        _ => None,
-    };
-    json!({
-        "id": listed.stored.id.to_string(),
-        "hook": received.hook,
-        "received": received.at.to_string(),
-        "clock_trusted": received.clock_trusted,
-        "peer": received.peer,
-        "event_id": received.event_id,
-        "event_type": received.event_type,
-        "bytes": listed.bytes,
-        "state": listed.state.word(),
-        "since": listed.since.and_then(instant).map(at),
-        "tries": tries(&listed.state),
-        "next": next.and_then(instant).map(at),
-        "reason": reason(&listed.state),
-    })
 }
 
 fn show(reader: &Reader, arguments: &InboxShowArguments) -> Result<(), InboxError> {

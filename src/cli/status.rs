@@ -85,6 +85,33 @@ fn print(status: &Status) {
             .for_each(|row| row.truncate(heads.len() - 2));
     }
     output::print_table(&rows);
+    if !status.hooks.is_empty() {
+        output::line("");
+        let heads = ["hook", "saved", "known", "refused", "waiting", "last event"];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for (name, hook) in &status.hooks {
+            rows.push(vec![
+                name.clone(),
+                hook.saved.to_string(),
+                hook.duplicates.to_string(),
+                hook.refused.values().sum::<u64>().to_string(),
+                hook.waiting.to_string(),
+                hook.last.as_deref().map_or("never".into(), to_the_second),
+            ]);
+        }
+        output::print_table(&rows);
+        for (name, hook) in &status.hooks {
+            for (why, count) in &hook.refused {
+                output::line(&format!(
+                    "{name}: {count} refused as {why}; `gleaner hook check` says why of a recorded request"
+                ));
+            }
+            for note in &hook.notes {
+                output::line(&format!("{name}: {note}"));
+            }
+        }
+        output::line("");
+    }
     for (name, source) in &status.sources {
         if !source.reason.is_empty() {
             let tries = if source.failures > 1 {

@@ -16,6 +16,7 @@ use super::received::Stored;
 use super::segment::{self, Header, START};
 use super::state::State;
 use crate::clock::Timestamp;
+use crate::json::time::TimeFormat;
 use crate::store::EventKey;
 
 /// A payload without its body.
@@ -31,6 +32,40 @@ pub struct Listed {
     pub state: State,
     /// Since when, in seconds since 1970; absent where it has waited ever since.
     pub since: Option<u32>,
+}
+
+impl Listed {
+    /// As other programs read it, without the payload itself.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        let received = &self.stored.received;
+        let (tries, next, reason) = match &self.state {
+            State::Failed {
+                tries,
+                next,
+                reason,
+            } => (*tries, Some(*next), Some(reason)),
+            State::Dead { tries, reason } => (*tries, None, Some(reason)),
+            _ => (0, None, None),
+        };
+        let instant = |seconds: u32| Timestamp::from_second(i64::from(seconds)).ok();
+        let at = |time: Timestamp| TimeFormat::Rfc3339.write(time);
+        serde_json::json!({
+            "id": self.stored.id.to_string(),
+            "hook": received.hook,
+            "received": received.at.to_string(),
+            "clock_trusted": received.clock_trusted,
+            "peer": received.peer,
+            "event_id": received.event_id,
+            "event_type": received.event_type,
+            "bytes": self.bytes,
+            "state": self.state.word(),
+            "since": self.since.and_then(instant).map(at),
+            "tries": tries,
+            "next": next.and_then(instant).map(at),
+            "reason": reason,
+        })
+    }
 }
 
 /// Which payloads are asked for.

@@ -76,6 +76,7 @@ pub(super) fn check(
         }
     }
     hook::together(check, &hooks, &hook_sections, &top);
+    reconcile_daily(&mut sources, &hooks, &top);
     if !check.is_clean() {
         return None;
     }
@@ -99,6 +100,32 @@ pub(super) fn check(
         hooks,
         warnings,
     })
+}
+
+/// Notifications bring speed, pulls bring certainty: a source that hooks feed is compared in full once a day, unless the file
+/// says otherwise.
+fn reconcile_daily(
+    sources: &mut BTreeMap<String, super::Source>,
+    hooks: &BTreeMap<String, super::Hook>,
+    top: &Table<'_>,
+) {
+    let says = |name: &str| {
+        let all = top.item("source")?;
+        let source = all.get().as_table()?.get(name)?.get_ref().as_table()?;
+        source.get("reconcile")?.get_ref().as_table()?.get("every")
+    };
+    let fed = hooks.values().flat_map(|hook| {
+        let fetched = hook.fetch.iter().map(|fetch| &fetch.source);
+        let carried = hook.records.iter().map(|records| &records.source);
+        hook.wakes.iter().chain(fetched).chain(carried)
+    });
+    for name in fed {
+        if let Some(source) = sources.get_mut(name) {
+            if source.reconcile_every.is_some() && says(name).is_none() {
+                source.reconcile_every = Some(DAY);
+            }
+        }
+    }
 }
 
 /// The sub-tables of `[upstream]`, `[source]` or `[hook]` in the file's order, names checked.

@@ -31,8 +31,14 @@ pub(super) fn reply(head: &Head, body: &[u8], desk: &Desk, now: Mono, may_follow
                 Err(error) => text(400, &format!("this is no wish: {error}")),
             }
         }
+        ("GET", path) if path.starts_with("/requests/") => {
+            match desk.request(path.trim_start_matches("/requests/")) {
+                Some(json) => Reply::Whole(Response::json(200, json).to_bytes(false, false)),
+                None => text(404, "there is no such request, or it is no longer kept"),
+            }
+        }
         (_, "/status" | "/wish") => text(405, "GET /status, POST /wish"),
-        _ => text(404, "there are /status and /wish here"),
+        _ => text(404, "there are /status, /wish and /requests/ID here"),
     }
 }
 
