@@ -3,13 +3,15 @@
 //! The agent runs as a process of its own (this program again, with arguments), so that it can be killed for real.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hmac::{KeyInit as _, Mac as _};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -90,6 +92,9 @@ fn demo() -> Result<(), Failed> {
     println!("   The next sync goes on behind page 3, then looks at the first pages once more:");
     bill.add("after the cut", &sync(&config)?, upstream.full_size());
 
+    step("6. A signed webhook arrives while a pull waits for its upstream.");
+    webhook(&upstream, &config, directory)?;
+
     println!("\nWhat it took, in bytes at the socket, both ways:\n");
     println!("{}", bill.table());
     println!("The data is in {DIRECTORY}/data.db:");
@@ -97,6 +102,86 @@ fn demo() -> Result<(), Failed> {
         "   sqlite3 {DIRECTORY}/data.db \"SELECT key, mag, place FROM quakes ORDER BY mag DESC LIMIT 5\""
     );
     Ok(())
+}
+
+/// `gleaner run` with a hook; its upstream holds a page back, and the webhook is answered all the same.
+fn webhook(upstream: &Upstream, config: &Path, directory: &Path) -> Result<(), Failed> {
+    let door = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let hook = format!(
+        "\n[door]\nlisten = \"{door}\"\n\n[hook.alerts]\nscheme  = \"github\"\nsecret  = {{ file = \"secret\" }}\nevery   = \"0s\"\nrecords = {{ source = \"alerts\", at = \"/alert\" }}\n\n[source.alerts]\nkey  = \"/id\"\npull = \"none\"\n"
+    );
+    println!(
+        "   Added to the config:\n\n{}",
+        indented(&indented(hook.trim()))
+    );
+    let mut text = std::fs::read_to_string(config)?;
+    text.push_str(&hook);
+    std::fs::write(config, text)?;
+    let mut secret = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(directory.join("secret"))?;
+    secret.write_all(SECRET.as_bytes())?;
+    let (held, go_on) = upstream.hold(1);
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("--config")
+        .arg(config)
+        .arg("run")
+        .env("GLEANER_LOG", "warn")
+        .spawn()?;
+    held.recv()?;
+    let body = r#"{"alert":{"id":"M6.1-Chile","text":"tsunami watch"}}"#;
+    let (status, answer) = deliver(door, body)?;
+    println!("   The pull waits for page 2. The webhook is answered: {status} {answer}");
+    let (status, answer) = deliver(door, body)?;
+    println!("   Sent once more, as senders do:                     {status} {answer}");
+    drop(go_on);
+    let alert = loop {
+        if let Some(alert) = first_alert(directory) {
+            break alert;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    println!("   Upstream goes on, and the event is processed: alerts holds {alert}");
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+const SECRET: &str = "the demo's secret";
+
+/// Posts a delivery as GitHub signs it; status line and body of the answer.
+fn deliver(door: SocketAddr, body: &str) -> Result<(String, String), Failed> {
+    let mut mac = hmac::Hmac::<Sha256>::new_from_slice(SECRET.as_bytes())?;
+    mac.update(body.as_bytes());
+    let signature = mac
+        .finalize()
+        .into_bytes()
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let mut stream = TcpStream::connect(door)?;
+    write!(
+        stream,
+        "POST /hooks/alerts HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nX-GitHub-Delivery: 4711\r\nX-GitHub-Event: alert\r\nX-Hub-Signature-256: sha256={signature}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head
+        .lines()
+        .next()
+        .unwrap_or("")
+        .trim_start_matches("HTTP/1.1 ");
+    Ok((status.to_owned(), body.trim().to_owned()))
+}
+
+fn first_alert(directory: &Path) -> Option<String> {
+    let db = rusqlite::Connection::open(directory.join("data.db")).ok()?;
+    db.query_row("SELECT body FROM alerts", [], |row| row.get(0))
+        .ok()
 }
 
 fn config_text(url: &str) -> String {
