@@ -142,7 +142,7 @@ fn webhook(upstream: &Upstream, config: &Path, directory: &Path) -> Result<(), F
         if let Some(alert) = first_alert(directory) {
             break alert;
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::yield_now();
     };
     println!("   Upstream goes on, and the event is processed: alerts holds {alert}");
     child.kill()?;
