@@ -35,7 +35,7 @@ pub struct Plan {
     upstream: String,
     source: String,
     more: String,
-    start: &'static str,
+    clock: Arc<FakeClock>,
 }
 
 /// An agent with one source, `items`, at the upstream's `/items`; its key is `/id` unless said otherwise.
@@ -74,17 +74,22 @@ impl Plan {
 
     /// What the wall clock shows at first.
     pub fn starting_at(mut self, wall: &'static str) -> Self {
-        self.start = wall;
+        self.clock = Arc::new(FakeClock::at(wall.parse().unwrap()));
+        self
+    }
+
+    /// In the time of somebody else.
+    pub fn in_time(mut self, clock: &Arc<FakeClock>) -> Self {
+        self.clock = Arc::clone(clock);
         self
     }
 
     pub fn start(self) -> Gateway {
         capture_log();
-        let clock = Arc::new(FakeClock::at(self.start.parse().unwrap()));
         let mut gateway = Gateway {
+            clock: Arc::clone(&self.clock),
             plan: self,
             dir: tempfile::tempdir().unwrap(),
-            clock,
             wait: None,
             agent: None,
         };
@@ -121,7 +126,7 @@ impl Gateway {
             upstream: String::new(),
             source: String::new(),
             more: String::new(),
-            start: START,
+            clock: Arc::new(FakeClock::at(START.parse().unwrap())),
         }
     }
 

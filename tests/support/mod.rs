@@ -11,6 +11,7 @@ pub mod agent;
 pub mod answer;
 pub mod attendant;
 pub mod client;
+pub mod cut;
 pub mod device;
 pub mod dice;
 pub mod gleaner;
