@@ -185,6 +185,8 @@ pub(super) struct Pass<'a, 't> {
     pub(super) widest: u64,
     /// Records of the page before.
     pub(super) before: Option<Ordinals>,
+    /// Pages in a row that had the records of the one before.
+    pub(super) repeats: u8,
     /// Nothing but 304s so far.
     pub(super) all_304: bool,
     pub(super) fresh: Option<Duration>,
@@ -243,6 +245,7 @@ impl<'a, 't> Pass<'a, 't> {
             blind: false,
             widest: 0,
             before: None,
+            repeats: 0,
             all_304: true,
             fresh: None,
         }
@@ -367,7 +370,7 @@ impl<'a, 't> Pass<'a, 't> {
 
     /// To walk the same part again.
     fn again(&mut self) -> Url {
-        self.before = None;
+        (self.before, self.repeats) = (None, 0);
         self.asked.clear();
         self.first_page()
     }
