@@ -248,16 +248,31 @@ impl Gateway {
 
     /// Keys and bodies, by key. None before the first delivery.
     pub fn rows(&self) -> Vec<(String, String)> {
-        if self
-            .query("SELECT 1 FROM sqlite_master WHERE name = 'items'")
-            .is_empty()
-        {
+        if !self.has_table() {
             return Vec::new();
         }
         self.query("SELECT key, body FROM items ORDER BY key")
             .into_iter()
             .map(|row| (row[0].clone(), row[1].clone()))
             .collect()
+    }
+
+    /// Keys, bodies and generations of what was written by a later batch than this.
+    pub fn rows_after(&self, generation: u64) -> Vec<(String, String, u64)> {
+        if !self.has_table() {
+            return Vec::new();
+        }
+        let sql =
+            format!("SELECT key, body, generation FROM items WHERE generation > {generation}");
+        let rows = self.query(&sql).into_iter();
+        rows.map(|row| (row[0].clone(), row[1].clone(), row[2].parse().unwrap()))
+            .collect()
+    }
+
+    /// Whether anything was delivered yet.
+    fn has_table(&self) -> bool {
+        let sql = "SELECT 1 FROM sqlite_master WHERE name = 'items'";
+        !self.query(sql).is_empty()
     }
 
     /// Keys alone.
