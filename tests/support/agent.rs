@@ -295,6 +295,20 @@ impl Gateway {
         })
     }
 
+    /// What the store keeps of a pass under way, in bytes: its position and its marks. The agent must have been stopped.
+    pub fn pass_state(&self) -> u64 {
+        let (mut store, _) = Store::open(&self.state().join("state"), self.clock.wall()).unwrap();
+        let id = store.source("items").unwrap();
+        let size = |tag| -> u64 {
+            let prefix = Key::new(tag, id, b"");
+            let entries = store.scan(&prefix).map(|entry| entry.unwrap());
+            entries
+                .map(|(key, value)| (key.len() + value.len()) as u64)
+                .sum()
+        };
+        size(Tag::Position) + size(Tag::Bitmap)
+    }
+
     /// Every file of the state directory with its length and a hash of its content: equal if nothing was written.
     pub fn written(&self) -> Vec<(PathBuf, usize, u64)> {
         let mut files = Vec::new();
