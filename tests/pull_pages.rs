@@ -255,7 +255,7 @@ fn a_listing_that_grows_by_a_page_is_followed_although_its_last_page_is_a_304() 
 }
 
 #[test]
-fn an_upstream_that_does_not_know_the_page_parameter_is_noticed_on_the_second_page() {
+fn an_upstream_that_does_not_know_the_page_parameter_is_noticed_on_the_third_page() {
     for style in [
         "pages = { page = \"seite\" }",
         "pages = { offset = \"ab\", size = { param = \"n\", value = 2 } }",
@@ -268,7 +268,7 @@ fn an_upstream_that_does_not_know_the_page_parameter_is_noticed_on_the_second_pa
             "bad-data",
             "does the upstream know this page parameter",
         );
-        assert_eq!(upstream.requests().len(), 2);
+        assert_eq!(upstream.requests().len(), 3);
     }
 }
 

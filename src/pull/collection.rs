@@ -185,6 +185,8 @@ pub(super) struct Pass<'a, 't> {
     pub(super) widest: u64,
     /// Records of the page before.
     pub(super) before: Option<Ordinals>,
+    /// Pages in a row that had the records of the one before.
+    pub(super) repeats: u8,
     /// Nothing but 304s so far.
     pub(super) all_304: bool,
     pub(super) fresh: Option<Duration>,
@@ -243,6 +245,7 @@ impl<'a, 't> Pass<'a, 't> {
             blind: false,
             widest: 0,
             before: None,
+            repeats: 0,
             all_304: true,
             fresh: None,
         }
@@ -299,14 +302,14 @@ impl<'a, 't> Pass<'a, 't> {
                 return self.finish_incremental();
             }
             let (missing, known) = self.missing()?;
-            if missing > 0 && self.resumed && self.is_incremental() {
+            let moves = self.source.pages.moves();
+            if missing > 0 && self.resumed && self.is_incremental() && moves {
                 // While an interrupted pass was not running, what stood on pages to come may have moved to pages behind:
-                // only one from the start proves an absence.
+                // only one from the start proves an absence. Where pages go by the records' own keys nothing moves.
                 next = self.start_anew()?;
                 continue;
             }
-            let moves = self.source.pages.moves() && self.met.len() > 1;
-            if missing > 0 && moves && self.listing == 1 {
+            if missing > 0 && moves && self.met.len() > 1 && self.listing == 1 {
                 // Records move between pages while we read: one listing alone proves no absence. What either of two
                 // has met is there.
                 self.listing = 2;
@@ -367,7 +370,7 @@ impl<'a, 't> Pass<'a, 't> {
 
     /// To walk the same part again.
     fn again(&mut self) -> Url {
-        self.before = None;
+        (self.before, self.repeats) = (None, 0);
         self.asked.clear();
         self.first_page()
     }
@@ -412,7 +415,9 @@ impl<'a, 't> Pass<'a, 't> {
             }
             match self.page(&url, pages)? {
                 Some(next) if !self.mode.probe && !self.misdated => {
-                    self.counted |= looks_counted(&url, &next, self.listed - listed);
+                    // Keys without gaps look like offsets, and are none.
+                    self.counted |= self.source.pages.moves()
+                        && looks_counted(&url, &next, self.listed - listed);
                     url = next;
                 }
                 _ => return Ok(()),

@@ -168,7 +168,7 @@ impl Pass<'_, '_> {
         }
         self.span = span;
         self.span_started = None;
-        self.before = None;
+        (self.before, self.repeats) = (None, 0);
         self.asked.clear();
         Ok(Some(self.first_page()))
     }

@@ -13,7 +13,10 @@ impl Pass<'_, '_> {
     /// Records that are known and that the listing did not have, and how many are known.
     pub(super) fn missing(&self) -> Result<(u64, u64), Failure> {
         let known = self.tools.store.count(self.id);
-        let settled = self.all_304 && self.mode.settled == Some(self.tools.store.generation());
+        // Of a window that was complete nobody knows what it did not ask for.
+        let settled = !self.is_incremental()
+            && self.all_304
+            && self.mode.settled == Some(self.tools.store.generation());
         // While an interrupted pass was not running, what stood on pages to come may have moved to pages behind: only the
         // pass from the start that follows proves an absence.
         let unsure = self.resumed && !self.is_incremental();

@@ -1,6 +1,8 @@
 //! What is kept between pages and between passes: memos, marks, the position. Written with changes, and otherwise at most
 //! once in a checkpoint, so that an idle poll writes nothing.
 
+use std::time::Duration;
+
 use url::Url;
 
 use super::collection::Pass;
@@ -56,7 +58,7 @@ impl Pass<'_, '_> {
         };
         let position = match &self.position {
             Some(position)
-                if position.resumable(self.mode.config, now, self.source.every)
+                if position.resumable(self.mode.config, now, self.full_every())
                     && is_wanted(position) =>
             {
                 position.clone()
@@ -90,6 +92,15 @@ impl Pass<'_, '_> {
             self.restore_span(position.span);
         }
         Ok(position.next)
+    }
+
+    /// How often full passes are made. What changes behind one that takes days is seen by the windows that follow it.
+    fn full_every(&self) -> Duration {
+        if self.is_incremental() {
+            self.source.reconcile_every.unwrap_or(Duration::MAX)
+        } else {
+            self.source.every
+        }
     }
 
     /// Whether a page may be asked for with this memo.

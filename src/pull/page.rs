@@ -14,6 +14,9 @@ use crate::upstream::conditional::{Validators, fresh_for};
 use crate::upstream::headers::Headers;
 use crate::upstream::outcome::{Expect, Failure, Kind};
 
+/// A page with the records of the one before, so often in a row, is a circle.
+const MOST_REPEATS: u8 = 2;
+
 impl Pass<'_, '_> {
     /// One page: its records delivered, its memo kept; what comes next.
     pub(super) fn page(&mut self, url: &Url, number: u32) -> Result<Option<Url>, Failure> {
@@ -117,13 +120,19 @@ impl Pass<'_, '_> {
         Ok(memo.next)
     }
 
-    /// Counted pages whose parameter the upstream does not know are the same page for ever.
+    /// Counted pages whose parameter the upstream does not know are the same page for ever. Twice the same may be records that
+    /// were touched meanwhile and moved on to the next page.
     fn notice_circle(&mut self, url: &Url, memo: &Memo) -> Result<(), Failure> {
         if !self.source.pages.is_counted() || self.mode.dry_run {
             return Ok(());
         }
         let before = self.before.replace(memo.ordinals.clone());
         if memo.ordinals.is_empty() || before.as_ref() != Some(&memo.ordinals) {
+            self.repeats = 0;
+            return Ok(());
+        }
+        self.repeats += 1;
+        if self.repeats < MOST_REPEATS {
             return Ok(());
         }
         Err(broken(url, &PageFault::SamePage))

@@ -131,8 +131,8 @@ impl Position {
     }
 
     /// Whether a pass may go on here: the same config, and, for a full one, not so long ago that its first pages are old
-    /// news. A clock that went backwards says nothing; then it may. A window or a cursor is never too old: what the next
-    /// one asks for starts where this one did.
+    /// news. `every`: how often such passes are made. A clock that went backwards says nothing; then it may. A window or a
+    /// cursor is never too old: what the next one asks for starts where this one did.
     #[must_use]
     pub fn resumable(&self, config: [u8; 8], now: i64, every: Duration) -> bool {
         let age = u64::try_from(now.saturating_sub(self.started)).unwrap_or(0);

@@ -35,7 +35,7 @@ pub struct Plan {
     upstream: String,
     source: String,
     more: String,
-    start: &'static str,
+    clock: Arc<FakeClock>,
 }
 
 /// An agent with one source, `items`, at the upstream's `/items`; its key is `/id` unless said otherwise.
@@ -74,17 +74,22 @@ impl Plan {
 
     /// What the wall clock shows at first.
     pub fn starting_at(mut self, wall: &'static str) -> Self {
-        self.start = wall;
+        self.clock = Arc::new(FakeClock::at(wall.parse().unwrap()));
+        self
+    }
+
+    /// In the time of somebody else.
+    pub fn in_time(mut self, clock: &Arc<FakeClock>) -> Self {
+        self.clock = Arc::clone(clock);
         self
     }
 
     pub fn start(self) -> Gateway {
         capture_log();
-        let clock = Arc::new(FakeClock::at(self.start.parse().unwrap()));
         let mut gateway = Gateway {
+            clock: Arc::clone(&self.clock),
             plan: self,
             dir: tempfile::tempdir().unwrap(),
-            clock,
             wait: None,
             agent: None,
         };
@@ -121,7 +126,7 @@ impl Gateway {
             upstream: String::new(),
             source: String::new(),
             more: String::new(),
-            start: START,
+            clock: Arc::new(FakeClock::at(START.parse().unwrap())),
         }
     }
 
@@ -243,16 +248,31 @@ impl Gateway {
 
     /// Keys and bodies, by key. None before the first delivery.
     pub fn rows(&self) -> Vec<(String, String)> {
-        if self
-            .query("SELECT 1 FROM sqlite_master WHERE name = 'items'")
-            .is_empty()
-        {
+        if !self.has_table() {
             return Vec::new();
         }
         self.query("SELECT key, body FROM items ORDER BY key")
             .into_iter()
             .map(|row| (row[0].clone(), row[1].clone()))
             .collect()
+    }
+
+    /// Keys, bodies and generations of what was written by a later batch than this.
+    pub fn rows_after(&self, generation: u64) -> Vec<(String, String, u64)> {
+        if !self.has_table() {
+            return Vec::new();
+        }
+        let sql =
+            format!("SELECT key, body, generation FROM items WHERE generation > {generation}");
+        let rows = self.query(&sql).into_iter();
+        rows.map(|row| (row[0].clone(), row[1].clone(), row[2].parse().unwrap()))
+            .collect()
+    }
+
+    /// Whether anything was delivered yet.
+    fn has_table(&self) -> bool {
+        let sql = "SELECT 1 FROM sqlite_master WHERE name = 'items'";
+        !self.query(sql).is_empty()
     }
 
     /// Keys alone.
@@ -273,6 +293,20 @@ impl Gateway {
                 .windows(needle.len())
                 .any(|window| window == needle)
         })
+    }
+
+    /// What the store keeps of a pass under way, in bytes: its position and its marks. The agent must have been stopped.
+    pub fn pass_state(&self) -> u64 {
+        let (mut store, _) = Store::open(&self.state().join("state"), self.clock.wall()).unwrap();
+        let id = store.source("items").unwrap();
+        let size = |tag| -> u64 {
+            let prefix = Key::new(tag, id, b"");
+            let entries = store.scan(&prefix).map(|entry| entry.unwrap());
+            entries
+                .map(|(key, value)| (key.len() + value.len()) as u64)
+                .sum()
+        };
+        size(Tag::Position) + size(Tag::Bitmap)
     }
 
     /// Every file of the state directory with its length and a hash of its content: equal if nothing was written.

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use gleaner::clock::{Clock, FakeClock, Timestamp};
 
@@ -29,7 +30,22 @@ pub struct Item {
     pub visible: i64,
     /// It is gone, and whether listings say so.
     pub gone: Option<Tombstone>,
+    /// What is seen of it until then.
+    pub older: Option<Box<Item>>,
 }
+
+impl Item {
+    /// What is seen of it at `now`.
+    pub fn seen(&self, now: i64) -> Option<&Self> {
+        if self.visible <= now {
+            return Some(self);
+        }
+        self.older.as_ref()?.seen(now)
+    }
+}
+
+/// All of them.
+pub type Items = BTreeMap<u32, Item>;
 
 /// How a deletion shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,9 +56,12 @@ pub enum Tombstone {
     Silent,
 }
 
+/// What may happen before a request: to the records, or instead of the answer.
+pub type Before = Box<dyn FnMut(&mut Items, usize, &Request) -> Option<Answer> + Send>;
+
 /// What all requests see.
 pub struct State {
-    pub items: BTreeMap<u32, Item>,
+    pub items: Items,
     /// Records on a page.
     pub page: usize,
     /// Entity tags are sent and honoured.
@@ -50,10 +69,17 @@ pub struct State {
     /// Added to the `Date` that is sent.
     pub off_by: i64,
     /// Called before each request with its number, from 0.
-    #[allow(clippy::type_complexity, reason = "a test's own hook")]
-    pub before:
-        Option<Box<dyn FnMut(&mut BTreeMap<u32, Item>, usize, &Request) -> Option<Answer> + Send>>,
+    pub before: Option<Before>,
     pub served: usize,
+    /// Called before each request with its number, as long as it is there: whether the line is cut here. Stays out of the way of
+    /// [`State::before`].
+    pub line: Option<Box<dyn FnMut(usize) -> bool + Send>>,
+    /// How long an answer takes: between what it shows and its `Date`.
+    pub pace: Duration,
+    /// How a record is written.
+    pub write: fn(u32, &Item) -> String,
+    /// Which record a page that goes by keys starts behind.
+    pub behind: Box<dyn Fn(&str) -> u32 + Send>,
 }
 
 /// The upstream's side of a test.
@@ -64,18 +90,28 @@ pub struct World {
 }
 
 impl World {
-    /// Serves `/items` at `upstream` in the time of `gateway`.
+    /// Serves `/items` at `upstream` in the time of `gateway`: by `page` or `offset`, ordered by update time. `/links` has the
+    /// next page's number in a `Link` header; `/keys` goes by the records' own keys, behind `after`.
     pub fn of(upstream: &Upstream, gateway: &Gateway) -> Self {
+        Self::in_time(upstream, &gateway.clock)
+    }
+
+    /// The same in the time of that clock.
+    pub fn in_time(upstream: &Upstream, clock: &Arc<FakeClock>) -> Self {
         let world = Self {
             state: Arc::new(Mutex::new(State {
-                items: BTreeMap::new(),
+                items: Items::new(),
                 page: 1000,
                 tags: true,
                 off_by: 0,
                 before: None,
                 served: 0,
+                line: None,
+                pace: Duration::ZERO,
+                write: body,
+                behind: Box::new(|key| key.parse().unwrap()),
             })),
-            clock: Arc::clone(&gateway.clock),
+            clock: Arc::clone(clock),
         };
         let served = world.clone();
         upstream.answer(move |request| served.answer(request));
@@ -96,16 +132,19 @@ impl World {
         self.put_at(id, value, 0, 0);
     }
 
-    /// Puts a record updated so many seconds from now (or before, if negative), and visible so many seconds from now.
+    /// Puts a record updated so many seconds from now (or before, if negative), and visible so many seconds from now; until
+    /// then it is seen as it was.
     pub fn put_at(&self, id: u32, value: &str, updated: i64, visible: i64) {
         let now = self.now();
-        self.state().items.insert(
+        put(
+            &mut self.state().items,
             id,
             Item {
                 value: value.to_owned(),
                 updated: now + updated,
                 visible: now + visible,
                 gone: None,
+                older: None,
             },
         );
     }
@@ -129,12 +168,13 @@ impl World {
     /// What a local copy should hold now.
     pub fn expected(&self) -> Vec<(String, String)> {
         let now = self.now();
-        let mut rows: Vec<(String, String)> = self
-            .state()
+        let state = self.state();
+        let mut rows: Vec<(String, String)> = state
             .items
             .iter()
-            .filter(|(_, item)| item.visible <= now && item.gone.is_none())
-            .map(|(id, item)| (id.to_string(), body(*id, item)))
+            .filter_map(|(id, item)| Some((*id, item.seen(now)?)))
+            .filter(|(_, item)| item.gone.is_none())
+            .map(|(id, item)| (id.to_string(), (state.write)(id, item)))
             .collect();
         rows.sort_by_key(|(id, _)| id.parse::<i64>().unwrap());
         rows
@@ -145,43 +185,14 @@ impl World {
         assert_eq!(values(&gateway.rows()), values(&self.expected()));
     }
 
-    /// As [`World::of`] answers, with the next page's number in a `Link` header.
-    pub fn linked(&self, request: &Request) -> Answer {
-        let page = number_of(request, "page").unwrap_or(1);
-        let mut numbered = request.clone();
-        if request.param("page").is_none() {
-            let glue = if request.target.contains('?') {
-                "&"
-            } else {
-                "?"
-            };
-            numbered.target = format!("{}{glue}page=1", request.target);
-        }
-        let answer = self.answer(&numbered);
-        let state = self.state();
-        if page * state.page >= state.items.len() {
-            return answer;
-        }
-        let query = request
-            .target
-            .split_once('?')
-            .map_or("", |(_, query)| query);
-        let others: String = query
-            .split('&')
-            .filter(|pair| !pair.is_empty() && !pair.starts_with("page="))
-            .map(|pair| format!("{pair}&"))
-            .collect();
-        answer.header(
-            "Link",
-            &format!("</items?{others}page={}>; rel=\"next\"", page + 1),
-        )
-    }
-
     fn answer(&self, request: &Request) -> Answer {
         let now = self.now();
         let mut state = self.state();
         let number = state.served;
         state.served += 1;
+        if state.line.as_mut().is_some_and(|line| line(number)) {
+            return Answer::ok().json("[]").only(3).then_reset();
+        }
         let mut before = state.before.take();
         let early = before
             .as_mut()
@@ -189,42 +200,71 @@ impl World {
         if state.before.is_none() {
             state.before = before;
         }
-        let date = http_date(now + state.off_by);
-        if let Some(answer) = early {
-            return answer.header("Date", &date);
-        }
+        self.clock.advance(state.pace);
+        let date = http_date(self.now() + state.off_by);
+        let answer = early.unwrap_or_else(|| state.listing(request, now));
+        answer.header("Date", &date)
+    }
+}
+
+impl State {
+    fn listing(&self, request: &Request, now: i64) -> Answer {
         let since = instant(request, "since").unwrap_or(i64::MIN);
         let until = instant(request, "until").unwrap_or(i64::MAX);
-        let mut listed: Vec<(u32, &Item)> = state
+        let behind = request.param("after").map(|key| (self.behind)(key));
+        let mut listed: Vec<(u32, &Item)> = self
             .items
             .iter()
-            .filter(|(_, item)| item.visible <= now && item.gone != Some(Tombstone::Silent))
+            .filter_map(|(id, item)| Some((*id, item.seen(now)?)))
+            .filter(|(_, item)| item.gone != Some(Tombstone::Silent))
             .filter(|(_, item)| item.updated >= since && item.updated < until)
-            .map(|(id, item)| (*id, item))
+            .filter(|(id, _)| behind.is_none_or(|behind| *id > behind))
             .collect();
-        listed.sort_by_key(|(id, item)| (item.updated, *id));
+        if request.path() != "/keys" {
+            listed.sort_by_key(|(id, item)| (item.updated, *id));
+        }
+        let page = number_of(request, "page");
         let offset = number_of(request, "offset")
-            .or_else(|| number_of(request, "page").map(|page| (page - 1) * state.page));
-        let offset = offset.unwrap_or(0).min(listed.len());
-        let end = (offset + state.page).min(listed.len());
-        let page: Vec<String> = listed[offset..end]
+            .or_else(|| page.map(|page| (page - 1) * self.page))
+            .unwrap_or(0);
+        let offset = offset.min(listed.len());
+        let end = (offset + self.page).min(listed.len());
+        let records: Vec<String> = listed[offset..end]
             .iter()
-            .map(|(id, item)| body(*id, item))
+            .map(|(id, item)| (self.write)(*id, item))
             .collect();
-        let text = format!("[{}]", page.join(","));
+        let text = format!("[{}]", records.join(","));
         let tag = format!("\"{:x}\"", hash(&text));
-        let answer = if state.tags && request.header("if-none-match") == Some(&tag) {
+        let mut answer = if self.tags && request.header("if-none-match") == Some(&tag) {
             Answer::not_modified()
         } else {
             Answer::ok().json(&text)
         };
-        let answer = answer.header("Date", &date);
-        if state.tags {
-            answer.etag(&tag)
-        } else {
-            answer
+        if request.path() == "/links" && end < listed.len() {
+            answer = answer.header("Link", &link(request, page.unwrap_or(1) + 1));
         }
+        if self.tags { answer.etag(&tag) } else { answer }
     }
+}
+
+/// Puts a record; until it can be seen, it is seen as it was.
+pub fn put(items: &mut Items, id: u32, item: Item) {
+    let older = items.remove(&id).map(Box::new);
+    items.insert(id, Item { older, ..item });
+}
+
+/// The way to a page of that number.
+fn link(request: &Request, page: usize) -> String {
+    let query = request
+        .target
+        .split_once('?')
+        .map_or("", |(_, query)| query);
+    let others: String = query
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.starts_with("page="))
+        .map(|pair| format!("{pair}&"))
+        .collect();
+    format!("</links?{others}page={page}>; rel=\"next\"")
 }
 
 fn body(id: u32, item: &Item) -> String {
@@ -258,6 +298,20 @@ fn instant(request: &Request, name: &str) -> Option<i64> {
             .as_second(),
     )
 }
+
+/// The ways through its pages, as a source is told of them.
+pub const STYLES: [(&str, &str); 4] = [
+    (
+        "offset",
+        "pages = { offset = \"offset\", size = { param = \"limit\", value = 5 } }\n",
+    ),
+    ("page number", "pages = { page = \"page\" }\n"),
+    ("link", "path = \"links\"\npages = \"link\"\n"),
+    (
+        "last key",
+        "path = \"keys\"\npages = { last_key = \"/id\", param = \"after\" }\n",
+    ),
+];
 
 fn number_of(request: &Request, name: &str) -> Option<usize> {
     Some(request.param(name)?.parse().unwrap())
