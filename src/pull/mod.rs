@@ -11,6 +11,8 @@
 //! - [`select`] streams records out of a body, one at a time, however large the body is;
 //! - [`reading`] reads one as the config says, with [`key`];
 //! - [`digest`] gives equal digests to equal values, however they are written;
+//! - [`kept`] reads back what is kept of a source, for a person, or has it forgotten; [`standing`] concludes how one record
+//!   stands, [`spelling`] which one a person means;
 //! - [`report`] is what a pass did, in numbers and in one word; [`replay`] delivers again without asking.
 
 pub mod absence;
@@ -24,6 +26,7 @@ mod deliver;
 pub mod digest;
 mod finish;
 mod keep;
+pub mod kept;
 pub mod key;
 pub mod marks;
 pub mod memo;
@@ -38,4 +41,6 @@ pub mod repair;
 pub mod replay;
 pub mod report;
 pub mod select;
+pub mod spelling;
+pub mod standing;
 pub mod window;

@@ -315,11 +315,7 @@ fn forget_unnamed<'a>(
 ///
 /// # Errors
 /// When the store cannot be read or written.
-pub fn doubt(
-    store: &mut Store,
-    id: SourceId,
-    mut between: impl FnMut(),
-) -> Result<(), StoreError> {
+pub fn doubt(store: &mut Store, id: SourceId, mut between: impl FnMut()) -> Result<(), StoreError> {
     let mut after = None;
     loop {
         between();

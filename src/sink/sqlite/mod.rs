@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
-use self::history::FIRST_SEEN;
 use self::file::{create_readable, explain, keep_wal, put_aside, sync_directory};
+use self::history::FIRST_SEEN;
 pub use self::history::{Departure, Facts, GONE_KEPT};
 pub use self::notes::{Noted, SourceState, Written};
 pub use self::rows::Row;
@@ -194,7 +194,9 @@ impl SqliteSink {
         let table = quoted(&source.name);
         // It says nothing of what a row holds, so it is no change of the config.
         if !contains(&known, FIRST_SEEN) {
-            self.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {FIRST_SEEN} INTEGER"))?;
+            self.execute_batch(&format!(
+                "ALTER TABLE {table} ADD COLUMN {FIRST_SEEN} INTEGER"
+            ))?;
         }
         let added = wanted.iter().filter(|name| !contains(&known, name));
         let added =
