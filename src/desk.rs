@@ -3,12 +3,17 @@
 //! The door answers from here at any time, in the middle of a pull too; it never pulls itself. The agent looks at the
 //! wishes between steps.
 
+mod answer;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::answer::{
+    BadShown, Departed, Explained, Interrupted, Late, Met, OnPage, Pages, RecordShown, StateShown,
+};
 use crate::clock::Mono;
 use crate::inbox::RequestId;
 use crate::pull::report::{Line, Tally};
@@ -261,6 +266,42 @@ pub struct Wish {
     /// Instead of all this: something about payloads in the inbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inbox: Option<InboxWish>,
+    /// Instead of all this: something about what is kept of a source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateWish>,
+}
+
+/// What is wanted of what is kept of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateWish {
+    /// What is known of one record.
+    Explain {
+        /// Of which source.
+        source: String,
+        /// Its key as a person writes it.
+        key: String,
+    },
+    /// What is kept between passes.
+    Show {
+        /// Of which source.
+        source: String,
+    },
+    /// Forget what vouches, so that the next pass reads and delivers everything again.
+    Reset {
+        /// Of which source.
+        source: String,
+    },
+}
+
+impl StateWish {
+    /// Which source it is about.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        match self {
+            Self::Explain { source, .. } | Self::Show { source } | Self::Reset { source } => source,
+        }
+    }
 }
 
 /// What is to become of payloads in the inbox.
@@ -292,6 +333,17 @@ pub enum Event {
     Inbox {
         /// How many.
         changed: usize,
+    },
+    /// What is known of a record: the object of `explain --json`.
+    Explained(Box<Explained>),
+    /// What is kept of a source: the object of `state show --json`.
+    State(Box<StateShown>),
+    /// What vouched for a source is forgotten.
+    Reset {
+        /// Which.
+        source: String,
+        /// How many records the next pass compares and delivers.
+        records: u64,
     },
     /// The wish could not be carried out.
     Refused {

@@ -126,3 +126,14 @@ pub enum Gone {
     /// A complete listing did not have it.
     Missing,
 }
+
+impl Gone {
+    /// One word, as `data.db` keeps it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Tombstone => "tombstone",
+            Self::Missing => "missing",
+        }
+    }
+}

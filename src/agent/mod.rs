@@ -2,6 +2,7 @@
 
 mod care;
 mod course;
+mod explain;
 mod hours;
 mod inbox;
 mod listen;
@@ -376,6 +377,10 @@ impl Agent {
             each(self.change_inbox(wish));
             return each(Event::Done);
         }
+        if let Some(wish) = &wish.state {
+            each(self.about_state(wish));
+            return each(Event::Done);
+        }
         let names = if wish.sources.is_empty() {
             let pulled = self.sources().filter(|name| self.is_pulled(name));
             pulled.map(str::to_owned).collect()
@@ -386,14 +391,7 @@ impl Agent {
             .iter()
             .find(|name| !self.config.sources.contains_key(*name));
         if let Some(name) = unknown {
-            let known: Vec<&str> = self.sources().collect();
-            each(Event::Refused {
-                usage: true,
-                reason: format!(
-                    "the running agent has no source \"{name}\", only: {}; if the config file is newer than that, make it read the file again (SIGHUP, or systemctl reload gleaner)",
-                    known.join(", ")
-                ),
-            });
+            each(self.no_such_source(name));
         } else if let Err(error) = self.open() {
             each(Event::Refused {
                 usage: false,
@@ -417,6 +415,17 @@ impl Agent {
             }
         }
         each(Event::Done);
+    }
+
+    fn no_such_source(&self, name: &str) -> Event {
+        let known: Vec<&str> = self.sources().collect();
+        Event::Refused {
+            usage: true,
+            reason: format!(
+                "the running agent has no source \"{name}\", only: {}; if the config file is newer than that, make it read the file again (SIGHUP, or systemctl reload gleaner)",
+                known.join(", ")
+            ),
+        }
     }
 
     /// Publishes how all sources stand.

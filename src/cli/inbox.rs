@@ -59,7 +59,12 @@ fn change(config: Config, wait: &Wait, wish: InboxWish, verb: &str) -> Exit {
             output::error(&reason);
             exit = if usage { Exit::Usage } else { Exit::Device };
         }
-        Event::Progress { .. } | Event::Report(_) | Event::Done => {}
+        Event::Progress { .. }
+        | Event::Report(_)
+        | Event::Explained(_)
+        | Event::State(_)
+        | Event::Reset { .. }
+        | Event::Done => {}
     };
     let mut agent = Agent::new(config, wait.clone(), Desk::default());
     match agent.open() {
@@ -252,7 +257,7 @@ fn hidden_parameters(target: &str) -> String {
 }
 
 /// Text of a stranger's, on one line: what would steer a terminal is spelled out.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_control() {

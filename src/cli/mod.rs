@@ -2,11 +2,13 @@
 
 mod check;
 mod exit;
+mod explain;
 mod hook;
 mod inbox;
 mod output;
 mod remote;
 mod run;
+mod state;
 mod status;
 mod sync;
 
@@ -31,6 +33,7 @@ Examples:
   gleaner run                          stay, and pull on schedule (what the systemd unit does)
   gleaner status                       how the sources stand
   gleaner reconcile parts --confirm    yes, what is missing upstream is gone
+  gleaner explain parts 42             what is known of one record, and why it is here or not
   gleaner inbox list --state dead      payloads of hooks that could not be processed
 
 Exit codes (sysexits.h):
@@ -76,6 +79,28 @@ Examples:
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   gleaner replay parts              fills a column that the config has got, or a follower that lost its copy";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  gleaner explain parts 42                 the number 42, and the text \"42\" if that is known
+  gleaner explain parts '\"42\"'             the text
+  gleaner explain parts -- -x              a key that looks like an option
+  gleaner explain permits '[\"north\",7]'    a key of several parts
+  gleaner explain parts 42 --json | jq -r '.records[] | .key, .state, .why'
+
+States: present, gone (by a tombstone, or missing in a complete listing), bad (skipped, with the reason), removed and
+stray (somebody changed data.db), never-seen. Deletions are remembered, the latest 5000 of a source.
+While `gleaner run` holds the state directory it is asked, and answers between two pulls.";
+
+const STATE_EXAMPLES: &str = "\
+Examples:
+  gleaner state show parts            watermark, pages, an interrupted pass, how late records come
+  gleaner state show parts --json | jq .pages
+  gleaner state reset parts           the next pass reads and delivers everything again; asks first
+  gleaner state reset parts --yes     without asking
+
+A reset forgets validators, positions, watermark and cursor, and doubts every digest. Rows in data.db stay, and what is
+gone upstream is still found to be.";
 
 const INBOX_EXAMPLES: &str = "\
 Examples:
@@ -140,12 +165,61 @@ enum Command {
     /// Deliver every known record of a source again, without asking upstream.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
+    /// Tell what is known of one record: since when, from where, or why it is not here.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArguments),
+    /// Look at what is kept of a source between passes, or have it forgotten.
+    #[command(subcommand, after_help = STATE_EXAMPLES)]
+    State(StateCommand),
     /// Look at what came to the hooks, have it tried again, or give it up.
     #[command(subcommand, after_help = INBOX_EXAMPLES)]
     Inbox(InboxCommand),
     /// Webhooks.
     #[command(subcommand)]
     Hook(HookCommand),
+}
+
+#[derive(Debug, Args)]
+struct ExplainArguments {
+    /// Whose record.
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// Its key, as JSON or as plain text.
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    key: String,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum StateCommand {
+    /// What is kept between passes.
+    #[command(after_help = STATE_EXAMPLES)]
+    Show(StateShowArguments),
+    /// Forget what vouches: the next pass reads and delivers everything again. Rows stay.
+    #[command(after_help = STATE_EXAMPLES)]
+    Reset(StateResetArguments),
+}
+
+#[derive(Debug, Args)]
+struct StateShowArguments {
+    /// Of which source.
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct StateResetArguments {
+    /// Of which source.
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -325,6 +399,8 @@ fn command(arguments: Arguments, config: Config) -> Exit {
         Command::Check(check) => check::check(config, &wait, check.live),
         Command::Reconcile(reconcile) => sync::reconcile(config, &wait, &reconcile),
         Command::Replay(replay) => sync::replay(config, &wait, &replay),
+        Command::Explain(arguments) => explain::explain(config, &wait, &arguments),
+        Command::State(command) => state::state(config, &wait, &command),
         Command::Inbox(command) => inbox::inbox(config, &wait, command),
         Command::Hook(HookCommand::Check(check)) => hook::check(&config, &wait, &check),
     }

@@ -150,7 +150,11 @@ impl Results {
                 self.exit = self.exit.worse(exit);
             }
             // Not of what is wished for here.
-            Event::Inbox { .. } | Event::Done => {}
+            Event::Inbox { .. }
+            | Event::Explained(_)
+            | Event::State(_)
+            | Event::Reset { .. }
+            | Event::Done => {}
         }
     }
 

@@ -26,7 +26,10 @@ impl Pass<'_, '_> {
                 self.source.name
             );
         }
-        super::repair::doubt(self.tools.store, self.id).map_err(|e| local(&e))?;
+        let wait = self.tools.wait;
+        // A stop in between is noticed with the first request; all this is done again then.
+        let breathe = || drop(wait.breathe());
+        super::repair::doubt(self.tools.store, self.id, breathe).map_err(|e| local(&e))?;
         self.note_written(known == 0)?;
         let mut batch = Batch::new();
         batch.put(key, &self.mode.config);

@@ -3,9 +3,10 @@
 use super::absence::{Loss, judge};
 use super::collection::Pass;
 use super::deliver::{Pending, local, sink_failure};
-use super::plan::{Full, Plan};
+use super::plan::Plan;
 use super::progress::Drift;
 use super::report::Outcome;
+use super::standing;
 use crate::record::{Gone, Known, RecordKey};
 use crate::upstream::outcome::Failure;
 
@@ -172,14 +173,6 @@ impl Pass<'_, '_> {
 
     /// What kind of pass it was, for people.
     pub(super) fn word(&self) -> &'static str {
-        match &self.plan {
-            Plan::Window { .. } => "window",
-            Plan::Cursor { .. } => "cursor",
-            Plan::Full {
-                why: Full::Snapshot,
-                ..
-            } => "snapshot",
-            Plan::Full { .. } => "full",
-        }
+        standing::word(&self.plan)
     }
 }

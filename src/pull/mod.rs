@@ -12,6 +12,8 @@
 //! - [`reading`] reads one as the config says, with [`key`];
 //! - [`digest`] gives equal digests to equal values, however they are written;
 //! - [`carry`] takes records that come outside of a pass;
+//! - [`kept`] reads back what is kept of a source, for a person, or has it forgotten; [`standing`] concludes how one record
+//!   stands, [`spelling`] which one a person means;
 //! - [`report`] is what a pass did, in numbers and in one word; [`replay`] delivers again without asking.
 
 pub mod absence;
@@ -26,6 +28,7 @@ mod deliver;
 pub mod digest;
 mod finish;
 mod keep;
+pub mod kept;
 pub mod key;
 pub mod marks;
 pub mod memo;
@@ -40,4 +43,6 @@ pub mod repair;
 pub mod replay;
 pub mod report;
 pub mod select;
+pub mod spelling;
+pub mod standing;
 pub mod window;

@@ -51,11 +51,13 @@ pub enum Full {
     Retention,
     /// What was known was lost or restored, and learnt again from the rows.
     Lost,
+    /// A person had it forgotten what vouches for the records.
+    Reset,
 }
 
 impl Full {
     /// Every reason, in the order of their numbers on disk.
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Snapshot,
         Self::First,
         Self::Asked,
@@ -65,6 +67,7 @@ impl Full {
         Self::WentBack,
         Self::Retention,
         Self::Lost,
+        Self::Reset,
     ];
 
     /// The number that stands for it on disk.
@@ -101,6 +104,7 @@ impl fmt::Display for Full {
             Self::WentBack => "the upstream went back in time",
             Self::Retention => "the copy is older than what upstream keeps",
             Self::Lost => "the store or data.db was lost or restored",
+            Self::Reset => "what was kept of it was reset",
         })
     }
 }

@@ -310,13 +310,15 @@ fn forget_unnamed<'a>(
     Ok(())
 }
 
-/// Marks every record of a source as unknown, so that the next pass delivers all of them.
+/// Marks every record of a source as unknown, so that the next pass delivers all of them. `between` two commits whoever
+/// else is served has a turn: of a million records there are four thousand.
 ///
 /// # Errors
 /// When the store cannot be read or written.
-pub fn doubt(store: &mut Store, id: SourceId) -> Result<(), StoreError> {
+pub fn doubt(store: &mut Store, id: SourceId, mut between: impl FnMut()) -> Result<(), StoreError> {
     let mut after = None;
     loop {
+        between();
         let mut batch = Batch::new();
         drop_memory(&mut batch, id);
         let chunk = store

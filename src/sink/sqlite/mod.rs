@@ -1,10 +1,12 @@
 //! `data.db`: the table that the gateway's own programs read. The only room that names rusqlite.
 //!
-//! One table a source: `key`, `body` (the JSON text as it came), the configured columns, `updated`, `fetched`, `digest`
-//! and `generation`, the number of the commit that wrote the row. `_sources` tells readers how far they can trust it.
+//! One table a source: `key`, `body` (the JSON text as it came), the configured columns, `updated`, `fetched`, `digest`,
+//! `generation`, the number of the commit that wrote the row, and `_first_seen`. `_sources` tells readers how far they can
+//! trust it, `_gone` which records were deleted and why.
 //! Write-ahead log, kept on disk so that readers without write permission can open the file at any time.
 
 mod file;
+mod history;
 mod notes;
 mod rows;
 mod value;
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
 use self::file::{create_readable, explain, keep_wal, put_aside, sync_directory};
+use self::history::FIRST_SEEN;
+pub use self::history::{Departure, Facts, GONE_KEPT};
 pub use self::notes::{Noted, SourceState, Written};
 pub use self::rows::Row;
 pub use self::value::rfc3339;
@@ -181,13 +185,19 @@ impl SqliteSink {
                 .collect();
             return self.execute_batch(&format!(
                 "CREATE TABLE {table} (key PRIMARY KEY NOT NULL, body TEXT NOT NULL, updated TEXT, fetched TEXT NOT NULL,
-                   digest BLOB NOT NULL, generation INTEGER NOT NULL{list});
+                   digest BLOB NOT NULL, generation INTEGER NOT NULL, {FIRST_SEEN} INTEGER{list});
                  CREATE INDEX {index} ON {table} (generation);",
                 table = quoted(&source.name),
                 index = quoted(&format!("_{}_generation", source.name)),
             ));
         }
         let table = quoted(&source.name);
+        // It says nothing of what a row holds, so it is no change of the config.
+        if !contains(&known, FIRST_SEEN) {
+            self.execute_batch(&format!(
+                "ALTER TABLE {table} ADD COLUMN {FIRST_SEEN} INTEGER"
+            ))?;
+        }
         let added = wanted.iter().filter(|name| !contains(&known, name));
         let added =
             added.map(|name| format!("ALTER TABLE {table} ADD COLUMN {};", definition(name)));
@@ -290,7 +300,7 @@ impl Sink for SqliteSink {
 }
 
 /// Columns that every table has.
-const BUILT_IN: [&str; 7] = [
+const BUILT_IN: [&str; 8] = [
     "key",
     "body",
     "updated",
@@ -298,6 +308,7 @@ const BUILT_IN: [&str; 7] = [
     "digest",
     "generation",
     "deleted",
+    FIRST_SEEN,
 ];
 
 /// The column that marks a deleted record's row.
@@ -341,11 +352,12 @@ const CREATE: &str = "CREATE TABLE _gleaner (id TEXT NOT NULL, layout INTEGER NO
 
 fn layout(db: &mut Connection) -> rusqlite::Result<String> {
     // Reading first: a file that is as it should be opens beside another program's write lock.
-    if !has_layout(db)? {
+    if !has_layout(db)? || !history::is_there(db)? {
         let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if !has_layout(&tx)? {
             tx.execute_batch(CREATE)?;
         }
+        history::ensure(&tx)?;
         tx.commit()?;
     }
     db.query_row("SELECT id FROM _gleaner", [], |row| row.get(0))
@@ -365,6 +377,7 @@ fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
     let source = batch.source;
     let generation = sql_generation(batch.generation);
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let fetched = rfc3339(batch.fetched);
     tx.execute("DELETE FROM _removed WHERE generation <> ?1", [generation])?;
     {
         let mut upsert = tx.prepare(&upsert_sql(source))?;
@@ -379,7 +392,6 @@ fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
             ),
         })?;
         let mut removed = tx.prepare("INSERT INTO _removed VALUES (?1, ?2, ?3)")?;
-        let fetched = rfc3339(batch.fetched);
         for change in batch.changes {
             match change {
                 Change::Upsert {
@@ -389,13 +401,14 @@ fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
                     updated,
                 } => {
                     let updated = updated.map(rfc3339);
-                    let fixed: [&dyn rusqlite::ToSql; 6] = [
+                    let fixed: [&dyn rusqlite::ToSql; 7] = [
                         &sql_key(key, source)?,
                         body,
                         &updated,
                         &fetched,
                         &&digest.0[..],
                         &generation,
+                        &batch.fetched.as_second(),
                     ];
                     let values = column_values(source, body);
                     let all = fixed
@@ -410,6 +423,11 @@ fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
             }
         }
     }
+    let gone = batch.changes.iter().filter_map(|change| match change {
+        Change::Delete { key, why } => Some((key, *why)),
+        Change::Upsert { .. } => None,
+    });
+    history::remember(&tx, source, gone, &fetched)?;
     tx.execute("UPDATE _gleaner SET generation = ?1", [generation])?;
     tx.commit()
 }
@@ -422,6 +440,7 @@ fn upsert_sql(source: &Source) -> String {
         "fetched".into(),
         "digest".into(),
         "generation".into(),
+        FIRST_SEEN.into(),
     ];
     names.extend(source.columns.iter().map(|(name, _)| quoted(name)));
     let mut values: Vec<String> = (1..=names.len()).map(|n| format!("?{n}")).collect();
@@ -432,6 +451,7 @@ fn upsert_sql(source: &Source) -> String {
     let sets: Vec<String> = names
         .iter()
         .skip(1)
+        .filter(|name| *name != FIRST_SEEN)
         .map(|name| format!("{name} = excluded.{name}"))
         .collect();
     format!(
