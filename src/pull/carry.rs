@@ -260,7 +260,7 @@ pub fn adopt(
 ) -> Result<bool, Failure> {
     let id = store.source(&source.name).map_err(|e| local(&e))?;
     let known = store.count(id);
-    super::repair::doubt(store, id).map_err(|e| local(&e))?;
+    super::repair::doubt(store, id, || ()).map_err(|e| local(&e))?;
     let written = Written {
         config: config.to_vec(),
         whole: known == 0,
