@@ -3,10 +3,15 @@
 //! Nothing is written when a record is merely met again, so there is no note of it. But a complete listing deletes what it
 //! does not meet: what is still there was met, unless the listing proved no absence.
 
+use std::time::Duration;
+
 use super::plan::{Full, Plan};
 use super::progress::Progress;
 use crate::clock::Timestamp;
 use crate::config::Pull;
+
+/// The time upstream is told a second early, and how long a pass took is kept in whole seconds.
+const SLACK: Duration = Duration::from_secs(2);
 
 /// How a record stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +125,10 @@ pub fn met(evidence: &Evidence<'_>) -> Option<(&'static str, Timestamp)> {
         })
 }
 
+/// Whether a delivery, told by our clock, fell into the last full pass, told by the upstream's. Where the two disagree the
+/// kind of pass may be wrong by that much; nothing is decided by it.
 fn is_during(at: Timestamp, full: Timestamp, progress: &Progress) -> bool {
-    let took = progress.full_took.unwrap_or_default();
+    let took = progress.full_took.unwrap_or_default() + SLACK;
     at >= full && full.saturating_add(took).is_ok_and(|end| at <= end)
 }
 
@@ -141,8 +148,6 @@ pub fn word(plan: &Plan) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -187,16 +192,16 @@ mod tests {
     #[test]
     fn a_snapshot_meets_what_it_does_not_delete() {
         let progress = Progress::default();
-        let met = |on_page, proven| {
-            super::met(&Evidence {
+        let of = |on_page, proven| {
+            met(&Evidence {
                 on_page,
                 proven,
                 ..evidence(&Pull::Snapshot, &progress)
             })
         };
-        assert_eq!(met(false, true), Some(("snapshot", at(500))));
-        assert_eq!(met(true, false), Some(("snapshot", at(500))));
-        assert_eq!(met(false, false), Some(("snapshot", at(100))));
+        assert_eq!(of(false, true), Some(("snapshot", at(500))));
+        assert_eq!(of(true, false), Some(("snapshot", at(500))));
+        assert_eq!(of(false, false), Some(("snapshot", at(100))));
         let plan = Plan::Full {
             why: Full::Snapshot,
             since: None,
@@ -205,9 +210,9 @@ mod tests {
             interrupted: Some((&plan, at(600))),
             ..evidence(&Pull::Snapshot, &progress)
         };
-        assert_eq!(super::met(&interrupted), Some(("snapshot", at(600))));
+        assert_eq!(met(&interrupted), Some(("snapshot", at(600))));
         let by_hook = evidence(&Pull::None, &progress);
-        assert_eq!(super::met(&by_hook), Some(("hook", at(100))));
+        assert_eq!(met(&by_hook), Some(("hook", at(100))));
     }
 
     fn cursor() -> Pull {
@@ -243,14 +248,14 @@ mod tests {
             (&none, 100, false, true, ("full", 100)),
         ];
         for (progress, fetched, on_page, proven, expected) in table {
-            let met = super::met(&Evidence {
+            let found = met(&Evidence {
                 fetched: Some(at(fetched)),
                 on_page,
                 proven,
                 ..evidence(&pull, progress)
             });
             let expected = (expected.0, at(expected.1));
-            assert_eq!(met, Some(expected), "{fetched} {on_page} {proven}");
+            assert_eq!(found, Some(expected), "{fetched} {on_page} {proven}");
         }
     }
 
@@ -263,16 +268,13 @@ mod tests {
             origin: Some((Duration::from_secs(1), at(95))),
             ..Progress::default()
         };
-        let met = super::met(&evidence(&pull, &progress));
-        assert_eq!(met, Some(("cursor", at(100))));
+        let found = met(&evidence(&pull, &progress));
+        assert_eq!(found, Some(("cursor", at(100))));
         let waiting = Progress {
             origin: None,
             unconfirmed: Some((9, 10)),
             ..progress
         };
-        assert_eq!(
-            super::met(&evidence(&pull, &waiting)),
-            Some(("cursor", at(100)))
-        );
+        assert_eq!(met(&evidence(&pull, &waiting)), Some(("cursor", at(100))));
     }
 }

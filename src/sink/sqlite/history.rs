@@ -171,3 +171,83 @@ impl SqliteSink {
             .map_err(|e| self.explain(&e))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::record::{Change, Digest};
+    use crate::sink::{Batch, Sink as _};
+
+    fn key(number: usize) -> RecordKey {
+        RecordKey::from_canonical(&number.to_string()).unwrap()
+    }
+
+    #[test]
+    fn deletions_are_remembered_up_to_a_bound_for_each_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = "2026-11-30T00:00:00Z".parse().unwrap();
+        let text = "[source.a]\nurl = \"https://a.example/\"\nkey = \"/id\"\n[source.b]\nurl = \"https://a.example/b\"\nkey = \"/id\"\n";
+        let config = config::parse(text, &dir.path().join("gleaner.toml"), &|_| None).unwrap();
+        let (mut sink, _) = SqliteSink::open(&dir.path().join("data.db"), now).unwrap();
+        let (one, other) = (&config.sources["a"], &config.sources["b"]);
+        sink.prepare(one).unwrap();
+        sink.prepare(other).unwrap();
+        let mut generation = 0;
+        let mut deliver = |sink: &mut SqliteSink, source, changes: &[Change]| {
+            generation += 1;
+            let batch = Batch {
+                source,
+                generation,
+                fetched: now,
+                changes,
+            };
+            sink.deliver(&batch).unwrap();
+        };
+        let gone = |number| Change::Delete {
+            key: key(number),
+            why: Gone::Missing,
+        };
+        deliver(&mut sink, other, &[gone(1)]);
+        let all: Vec<Change> = (0..GONE_KEPT + 10).map(gone).collect();
+        for chunk in all.chunks(250) {
+            deliver(&mut sink, one, chunk);
+        }
+        assert_eq!(sink.remembered(one).unwrap(), (GONE_KEPT as u64, Some(now)));
+        assert_eq!(sink.remembered(other).unwrap(), (1, Some(now)));
+        for (number, remembered) in [(9, 0), (10, 1), (GONE_KEPT + 9, 1)] {
+            let found = sink.departures(one, &key(number)).unwrap();
+            assert_eq!(found.len(), remembered, "{number}");
+        }
+        // A key that goes twice is remembered twice, the later one first.
+        deliver(
+            &mut sink,
+            other,
+            &[Change::Delete {
+                key: key(1),
+                why: Gone::Tombstone,
+            }],
+        );
+        let words: Vec<String> = sink
+            .departures(other, &key(1))
+            .unwrap()
+            .into_iter()
+            .map(|gone| gone.why)
+            .collect();
+        assert_eq!(words, ["tombstone", "missing"]);
+        // Nothing is written for a batch that deletes nothing.
+        let upsert = Change::Upsert {
+            key: key(1),
+            body: "{}".into(),
+            digest: Digest([1; 16]),
+            updated: None,
+        };
+        deliver(&mut sink, other, &[upsert]);
+        let facts = sink.facts(other, &key(1)).unwrap().unwrap();
+        assert_eq!(
+            (facts.first_seen, facts.bytes, facts.marked),
+            (Some(now), 2, false)
+        );
+        assert_eq!(sink.remembered(other).unwrap().0, 2);
+    }
+}
