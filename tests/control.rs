@@ -269,7 +269,9 @@ impl Door {
         let clock = Arc::new(FakeClock::at(Timestamp::UNIX_EPOCH));
         let wait = Wait::new(Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
         let desk = Desk::default();
-        wait.attend(Box::new(ControlDoor::open(&path, desk.clone()).unwrap()));
+        wait.attend(Box::new(
+            ControlDoor::open(&path, 0o660, desk.clone()).unwrap(),
+        ));
         Self {
             wait,
             clock,

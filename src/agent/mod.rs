@@ -456,6 +456,12 @@ impl Agent {
         self.desk.publish(|status| status.sources = sources);
     }
 
+    /// The control socket's permissions.
+    #[must_use]
+    pub fn control_mode(&self) -> u32 {
+        self.config.agent.control_mode
+    }
+
     /// Where the control socket is.
     #[must_use]
     pub fn control(&self) -> PathBuf {

@@ -23,7 +23,7 @@ pub(super) fn run(config: Config, path: &Path, wait: &Wait) -> Exit {
         // It may come back: a full disk, a mount that is late.
         Err(error) => agent.cannot_open(&error),
     }
-    match ControlDoor::open(&agent.control(), desk) {
+    match ControlDoor::open(&agent.control(), agent.control_mode(), desk) {
         Ok(door) => wait.attend(Box::new(door)),
         Err(error) => {
             // Data comes first: without the socket the agent still pulls.

@@ -121,6 +121,8 @@ pub struct Agent {
     pub state: PathBuf,
     /// The control socket. Default `$RUNTIME_DIRECTORY/control.sock`, else `control.sock` in the state directory.
     pub control: PathBuf,
+    /// The control socket's permissions: who may write to it may control the agent. Default `0660`, owner and group.
+    pub control_mode: u32,
     /// How often what did not change is written down all the same (last check, position). Default 15 min.
     pub checkpoint: Duration,
     /// A file that is touched whenever this machine's clock is set. Default: those of the time daemons that we know.

@@ -76,6 +76,7 @@ fn agent(text: &mut Text, agent: &Agent) {
     text.string("id", &agent.id);
     text.line("state", path(&agent.state));
     text.line("control", path(&agent.control));
+    text.string("control_mode", &format!("{:04o}", agent.control_mode));
     text.span("checkpoint", agent.checkpoint);
     if let Some(file) = &agent.time_sync {
         text.line("time_sync", path(file));

@@ -24,7 +24,14 @@ pub(super) const TOP: Keys = Keys {
     later: &["document", "remote"],
     upstream: &[],
 };
-pub(super) const AGENT: Keys = keys(&["id", "state", "control", "checkpoint", "time_sync"]);
+pub(super) const AGENT: Keys = keys(&[
+    "id",
+    "state",
+    "control",
+    "control_mode",
+    "checkpoint",
+    "time_sync",
+]);
 pub(super) const UPSTREAM: Keys = Keys {
     known: &[
         "base",

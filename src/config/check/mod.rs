@@ -262,9 +262,25 @@ fn agent(check: &mut Check, top: &Table<'_>, env: Env<'_>) -> Option<Agent> {
         id,
         state,
         control: socket,
+        control_mode: table
+            .item("control_mode")
+            .and_then(|item| mode(check, &item))
+            .unwrap_or(0o660),
         checkpoint,
         time_sync: table.item("time_sync").and_then(|item| path(check, &item)),
     })
+}
+
+/// Permissions as chmod takes them.
+fn mode(check: &mut Check, item: &Item<'_>) -> Option<u32> {
+    let expected = "permissions such as \"0660\" (owner and group) or \"0600\" (owner alone)";
+    let text = item.string(check, expected)?;
+    let mode = u32::from_str_radix(text, 8).ok();
+    let fits = mode.filter(|mode| (3..=4).contains(&text.len()) && *mode <= 0o777);
+    if fits.is_none() {
+        check.error(&item.span, format!("`control_mode` is {text:?}"), expected);
+    }
+    fits
 }
 
 const ID: &str = "letters, digits, `.`, `_` or `-`, at most 64 characters";

@@ -383,7 +383,7 @@ prop_compose! {
         webhooks in option::of((hooks::door(), option::of(hooks::hook()))),
     ) -> Config {
         let upstreams = BTreeMap::from([("u".to_owned(), upstream), ("Other_1".to_owned(), other)]);
-        let agent = Agent { id, control: Path::new(&state).join("c"), state: state.into(), checkpoint, time_sync: time_sync.map(Into::into) };
+        let agent = Agent { id, control: Path::new(&state).join("c"), control_mode: 0o600, state: state.into(), checkpoint, time_sync: time_sync.map(Into::into) };
         let (door, hook) = webhooks.unzip();
         let hooks = hook.flatten().into_iter().map(|hook| ("h".to_owned(), hook)).collect();
         Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), door, hooks, warnings: Vec::new() }

@@ -66,17 +66,17 @@ enum State {
 }
 
 impl ControlDoor {
-    /// Listens at `path`, in place of a socket that a dead process left there. Only owner and group may use it.
+    /// Listens at `path`, in place of a socket that a dead process left there, with the permissions `mode`.
     ///
     /// # Errors
     /// When the path cannot be listened at: somebody else does, or it is no socket.
-    pub fn open(path: &Path, desk: Desk) -> io::Result<Self> {
+    pub fn open(path: &Path, mode: u32, desk: Desk) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
         Ok(Self {
             // Who may write to the socket may control the agent.
-            place: UnixPlace::bind(path, 0o660)?,
+            place: UnixPlace::bind(path, mode)?,
             desk,
             connections: Vec::new(),
             last_token: LISTENER,
