@@ -27,7 +27,7 @@ const LATENESS: u32 = 6;
 /// Records that come and go; record 0 is always there.
 const IDS: u32 = 14;
 /// Stories without `PROPTEST_CASES`.
-const CASES: u32 = 24;
+const CASES: u32 = 16;
 
 /// What happens upstream.
 #[derive(Debug, Clone, Copy)]

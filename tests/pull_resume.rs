@@ -42,13 +42,9 @@ impl Many {
         if request.param("since").is_some() {
             return Answer::ok().json("[]");
         }
-        let behind = request
-            .param("after")
-            .map(|id| id.parse::<u64>().unwrap() + 1);
-        let offset = request
-            .param("offset")
-            .map(|offset| offset.parse().unwrap());
-        let first = behind.or(offset).unwrap_or(0);
+        let number = |name| request.param(name).map(|text| text.parse::<u64>().unwrap());
+        let offset = number("offset");
+        let first = number("after").map(|id| id + 1).or(offset).unwrap_or(0);
         self.asked.push(first);
         if let Some(left) = &mut self.left {
             if *left == 0 {
@@ -56,13 +52,15 @@ impl Many {
             }
             *left -= 1;
         }
-        // By offset, records behind those that are gone move up.
-        let ids = (0..self.count).filter(|id| !self.gone.contains(id));
-        let skipped = |id: &u64| offset.is_some() || *id >= first;
-        let ids = ids
-            .filter(skipped)
-            .skip(usize::try_from(offset.unwrap_or(0)).unwrap());
-        let records: Vec<String> = ids
+        let mut start = first;
+        if offset.is_some() {
+            // What stands behind records that are gone has moved up.
+            for gone in &self.gone {
+                start += u64::from(*gone <= start);
+            }
+        }
+        let records: Vec<String> = (start..self.count)
+            .filter(|id| !self.gone.contains(id))
             .take(usize::try_from(self.page).unwrap())
             .map(|id| {
                 let value = u8::from(self.edited.contains(&id));
@@ -79,6 +77,7 @@ struct Figures {
     state: u64,
     /// Pages that were asked for although an earlier piece had had them.
     twice: u64,
+    /// Pages that the last piece asked for.
     pages: u64,
 }
 

@@ -200,7 +200,7 @@ impl Season {
     pub fn before(&mut self, items: &mut Items, request: &Request) -> Option<Answer> {
         let now = self.clock.wall().as_second();
         self.live(items, now);
-        if is_far_into_a_listing(request) && self.dice.once_in(3) {
+        if is_far_into_a_listing(request) && self.dice.once_in(15) {
             self.hurry(items, now);
         }
         let down = self
