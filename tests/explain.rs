@@ -568,6 +568,21 @@ fn a_source_that_is_not_there_is_refused_with_those_that_are() {
     }
 }
 
+#[test]
+fn what_only_hooks_bring_is_not_reset() {
+    let upstream = Upstream::start();
+    let mut gateway = Gateway::of(&upstream).source("pull = \"none\"").start();
+    let absent = explain(&mut gateway, "1");
+    assert!(absent.notes[0].contains("come by hooks"), "{absent:?}");
+    let wish = StateWish::Reset {
+        source: "items".into(),
+    };
+    let Event::Refused { usage, reason } = tell(&mut gateway, wish) else {
+        panic!("no pass would read it again");
+    };
+    assert!(usage && reason.contains("gleaner replay items"), "{reason}");
+}
+
 fn home(upstream: &Upstream) -> Home {
     let url = upstream.url("/parts");
     Home::new(&format!(

@@ -38,6 +38,15 @@ impl Agent {
         if let Err(error) = self.open() {
             return refused(false, error.to_string());
         }
+        if matches!(wish, StateWish::Reset { .. }) && source.pull == Pull::None {
+            return refused(
+                true,
+                format!(
+                    "the records of {name} come by hooks (`pull = \"none\"`): no pass would deliver them again; `gleaner replay {name}` delivers what is known",
+                    name = source.name
+                ),
+            );
+        }
         let keys = match wish {
             StateWish::Explain { key, .. } => match spellings(key, &source.key) {
                 Ok(keys) => keys,

@@ -88,7 +88,7 @@ fn about(explained: &Explained, record: &RecordShown) -> Vec<String> {
     }
     if let Some(met) = &record.met {
         let pass = match met.pass.as_str() {
-            "unknown" => "a pass".to_owned(),
+            "unknown" => "a pass or an event".to_owned(),
             "hook" => "a hook".to_owned(),
             pass => format!("a {pass} pass"),
         };

@@ -81,6 +81,25 @@ pub struct Evidence<'a> {
     pub proven: bool,
 }
 
+impl Evidence<'_> {
+    /// What delivered the version that is here: `pass`, unless that was behind the last complete one. Then it may as well
+    /// have been an event, or a pass that was not complete.
+    fn delivered(&self, pass: &'static str) -> Option<(&'static str, Timestamp)> {
+        let at = self.fetched?;
+        let is_behind = self.last_check.is_none_or(|check| at > check);
+        Some((if is_behind { UNKNOWN } else { pass }, at))
+    }
+}
+
+/// Nothing tells which.
+const UNKNOWN: &str = "unknown";
+
+fn latest<const N: usize>(
+    all: [Option<(&'static str, Timestamp)>; N],
+) -> Option<(&'static str, Timestamp)> {
+    all.into_iter().flatten().max_by_key(|(_, at)| *at)
+}
+
 /// The pass that met a record last, in one word, and when; `None` if nothing tells.
 #[must_use]
 pub fn met(evidence: &Evidence<'_>) -> Option<(&'static str, Timestamp)> {
@@ -93,7 +112,8 @@ pub fn met(evidence: &Evidence<'_>) -> Option<(&'static str, Timestamp)> {
         Pull::Snapshot => {
             let proven = evidence.on_page || evidence.proven;
             let checked = evidence.last_check.filter(|_| proven);
-            return checked.max(evidence.fetched).map(|at| ("snapshot", at));
+            let checked = checked.map(|at| ("snapshot", at));
+            return latest([evidence.delivered("snapshot"), checked]);
         }
         Pull::Window(_) => "window",
         Pull::Cursor(_) => "cursor",
@@ -109,20 +129,17 @@ pub fn met(evidence: &Evidence<'_>) -> Option<(&'static str, Timestamp)> {
     let last_was_full = progress.full_at.is_some() && progress.full_at == progress.watermark;
     let by_page = progress.watermark.filter(|_| evidence.on_page);
     let by_page = by_page.map(|at| (if last_was_full { "full" } else { incremental }, at));
-    let delivered = evidence.fetched.map(|at| (incremental, at));
+    let delivered = evidence.delivered(incremental);
     // What was fetched before the last full pass began was met by that one; of what came later it is the delivery that tells.
     let by_full = by_full.map(|at| ("full", at));
-    [delivered, by_full, by_page]
-        .into_iter()
-        .flatten()
-        .max_by_key(|(_, at)| *at)
-        .map(|(pass, at)| match progress.full_at {
-            // During the last full pass, or before anything else was complete, no window or cursor delivered.
-            Some(full) if is_during(at, full, progress) => ("full", at),
-            None if progress.owed.is_some() => ("unknown", at),
-            None => ("full", at),
-            Some(_) => (pass, at),
-        })
+    latest([delivered, by_full, by_page]).map(|(pass, at)| match progress.full_at {
+        _ if pass == UNKNOWN => (pass, at),
+        // During the last full pass, or before anything else was complete, no window or cursor delivered.
+        Some(full) if is_during(at, full, progress) => ("full", at),
+        None if progress.owed.is_some() => (UNKNOWN, at),
+        None => ("full", at),
+        Some(_) => (pass, at),
+    })
 }
 
 /// Whether a delivery, told by our clock, fell into the last full pass, told by the upstream's. Where the two disagree the
@@ -211,6 +228,11 @@ mod tests {
             ..evidence(&Pull::Snapshot, &progress)
         };
         assert_eq!(met(&interrupted), Some(("snapshot", at(600))));
+        let by_event = Evidence {
+            fetched: Some(at(501)),
+            ..evidence(&Pull::Snapshot, &progress)
+        };
+        assert_eq!(met(&by_event), Some(("unknown", at(501))));
         let by_hook = evidence(&Pull::None, &progress);
         assert_eq!(met(&by_hook), Some(("hook", at(100))));
     }
