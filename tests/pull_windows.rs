@@ -416,3 +416,30 @@ fn a_copy_that_is_older_than_what_upstream_keeps_is_compared_in_full() {
     assert_eq!(report.pull, "full");
     world.assert_equal(&gateway);
 }
+
+#[test]
+fn a_reconcile_that_is_asked_for_is_not_served_by_an_older_one() {
+    let (_upstream, mut gateway, world) = started(
+        "pages = { offset = \"offset\", size = { param = \"limit\", value = 5 } }",
+        3,
+    );
+    world.state().page = 5;
+    for id in 100..120 {
+        world.put_at(id, "x", -40 * 86_400, 0);
+    }
+    gateway.clock.advance(MINUTE);
+    let mut left = 4;
+    world.state().before = Some(Box::new(move |_, _, _| {
+        left -= 1;
+        (left < 0).then(|| Answer::ok().json("[{\"id\":").only(3).then_reset())
+    }));
+    assert_failed(&gateway.order(reconcile()), "failing", "");
+    world.state().before = None;
+    gateway.restart();
+    // Changed silently behind the page where the cut was.
+    world.edit(100, "edited");
+    world.delete(101, Tombstone::Silent);
+    let report = gateway.order(reconcile());
+    assert!(report.outcome.is_complete(), "{report}");
+    world.assert_equal(&gateway);
+}

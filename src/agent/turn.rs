@@ -50,6 +50,7 @@ impl Agent {
         each: &mut dyn FnMut(Event),
     ) -> Report {
         let mut report = self.one_pass(name, order, None, each);
+        let resumed_full = report.resumed && report.pull == "full";
         if report.resumed && report.outcome.is_complete() && !self.wait.stopping() {
             // It began in an earlier process: its first pages may be old news by now.
             report = together(
@@ -57,6 +58,11 @@ impl Agent {
                 |agent| agent.one_pass(name, order, None, each),
                 self,
             );
+        }
+        // What an older full pass had read before it was cut is not what somebody asks for now.
+        if order.full && resumed_full && report.outcome.is_complete() && !self.wait.stopping() {
+            let why = Some(Full::Asked);
+            return together(report, |agent| agent.one_pass(name, order, why, each), self);
         }
         // Windows and cursors first: what a full pass finds behind them is what they had missed.
         if let Some(why) = self.wants_full(name, order, &report) {
