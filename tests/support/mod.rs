@@ -16,6 +16,7 @@ pub mod device;
 pub mod dice;
 pub mod door;
 pub mod gleaner;
+pub mod kinto;
 pub mod mount;
 pub mod naive;
 pub mod parts;
