@@ -76,6 +76,22 @@ fn styles() -> Vec<Style> {
             pages: 3,
         },
         Style {
+            config: "records = \"/items\"\npages = { links = \"/links\" }",
+            which: |request| number(request, "p", 1),
+            dress: |_, at, items| {
+                let next = if at == 3 {
+                    String::new()
+                } else {
+                    format!(",{{\"rel\":\"next\",\"href\":\"/items?p={}\"}}", at + 1)
+                };
+                enveloped(
+                    items,
+                    &format!(",\"links\":[{{\"rel\":\"self\",\"href\":\"/items\"}}{next}]"),
+                )
+            },
+            pages: 3,
+        },
+        Style {
             config: "pages = { next_header = \"Next-Page\" }",
             which: |request| number(request, "p", 1),
             dress: |_, at, items| {

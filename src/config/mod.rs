@@ -481,6 +481,8 @@ pub enum Pages {
         /// Where the API says whether there is more, if it does.
         more: Option<More>,
     },
+    /// An array of links in the body; the next URL is in the one with the relation `next`.
+    Links(Pointer),
     /// The next URL in a header.
     NextHeader(String),
     /// A token in the body, sent as a parameter.

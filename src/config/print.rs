@@ -413,6 +413,7 @@ pub(super) fn pages(pages: &Pages) -> String {
         Pages::Next { next, more: place } => {
             table([("next", pointer(next))].into_iter().chain(more(place)))
         }
+        Pages::Links(links) => table([("links", pointer(links))]),
         Pages::NextHeader(header) => table([("next_header", quoted(header))]),
         Pages::Token {
             token,

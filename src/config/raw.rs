@@ -125,6 +125,7 @@ pub(super) const TIME_PARAM: Keys = keys(&["param", "template", "format"]);
 pub(super) const CURSOR: Keys = keys(&["header", "pointer", "field", "param", "template", "first"]);
 pub(super) const PAGES: Keys = keys(&[
     "next",
+    "links",
     "next_header",
     "token",
     "token_header",

@@ -56,6 +56,8 @@ pub enum PageFault {
     Unreadable,
     /// It leads to another origin, where neither credentials nor trust go.
     OtherOrigin(String),
+    /// What should be an array of links is none.
+    NotLinks(String),
     /// The value there is neither text nor a number.
     NotAToken(String),
     /// The API says that there is more, and not where.
@@ -75,6 +77,10 @@ impl fmt::Display for PageFault {
             Self::OtherOrigin(origin) => write!(
                 f,
                 "the next page would be on another origin ({origin}), which is not followed"
+            ),
+            Self::NotLinks(text) => write!(
+                f,
+                "what should be an array of links is none: {text:.60}"
             ),
             Self::NotAToken(text) => write!(
                 f,
@@ -126,6 +132,7 @@ impl Pages {
                 (None, None)
             }
             Self::Next { next, more } => (Some(next), more.as_ref()),
+            Self::Links(links) => (Some(links), None),
             Self::Token { token, more, .. } => (Some(token), more.as_ref()),
             Self::Page { more, .. } | Self::Offset { more, .. } | Self::LastKey { more, .. } => {
                 (None, more.as_ref())
@@ -182,6 +189,11 @@ impl Pages {
                     (_, Err(fault)) => Next::Broken(fault),
                 }
             }
+            Self::Links(at) => match (facts.found)(at).as_deref().map(linked_next) {
+                None => Next::End(End::NoNext),
+                Some(Ok(url)) => follow(facts, url),
+                Some(Err(fault)) => Next::Broken(fault),
+            },
             Self::Token {
                 token: at,
                 param,
@@ -314,6 +326,42 @@ pub fn on_origin(home: &Url, mut url: Url) -> Result<Url, String> {
         Ok(url)
     } else {
         Err(url.origin().ascii_serialization())
+    }
+}
+
+/// The target of the link with relation `next` in an array of links: `[{"rel": "next", "href": …}]` as in OGC API Features,
+/// or with `relation` and `url` as in FHIR. Of several the first that leads to JSON or does not say where to: the others
+/// are the same page for people. `null` is an array without links.
+fn linked_next(raw: &str) -> Result<Option<String>, PageFault> {
+    let no_links = || PageFault::NotLinks(raw.to_owned());
+    let links: Option<Vec<BodyLink>> = serde_json::from_str(raw).map_err(|_| no_links())?;
+    let links = links.unwrap_or_default();
+    let next = links.iter().filter(|link| {
+        let names = link.rel.as_deref().unwrap_or_default();
+        names
+            .split_ascii_whitespace()
+            .any(|name| name.eq_ignore_ascii_case("next"))
+    });
+    let mut urls = next.clone().filter(|link| link.is_for_us()).chain(next);
+    Ok(urls.find_map(|link| link.href.clone().filter(|url| !url.is_empty())))
+}
+
+/// One link of a body.
+#[derive(serde::Deserialize)]
+struct BodyLink {
+    #[serde(default, alias = "relation")]
+    rel: Option<String>,
+    #[serde(default, alias = "url")]
+    href: Option<String>,
+    #[serde(default, rename = "type")]
+    media: Option<String>,
+}
+
+impl BodyLink {
+    fn is_for_us(&self) -> bool {
+        self.media
+            .as_deref()
+            .is_none_or(|media| media.to_ascii_lowercase().contains("json"))
     }
 }
 

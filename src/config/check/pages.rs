@@ -6,19 +6,20 @@ use crate::config::raw::{PAGE_SIZE, PAGES};
 use crate::config::reader::{Item, Table};
 use crate::config::{More, PageSize, Pages};
 
-const FORMS: &str = "\"single\", \"link\", { next = \"/links/next\" }, { next_header = \"Next-Page\" }, \
+const FORMS: &str = "\"single\", \"link\", { next = \"/links/next\" }, { links = \"/links\" }, { next_header = \"Next-Page\" }, \
      { token = \"/next_cursor\", param = \"cursor\" }, { token_header = \"X-Next\", param = \"cursor\" }, \
      { page = \"page\", first = 1, size = { param = \"per_page\", value = 100 } }, \
      { offset = \"offset\", size = { param = \"limit\", value = 100 } } or \
      { last_key = \"/id\", param = \"starting_after\" }";
 
 /// The key that makes a form what it is, what else it takes, and how it is written.
-const FORM_KEYS: [(&str, &[&str], &str); 7] = [
+const FORM_KEYS: [(&str, &[&str], &str); 8] = [
     (
         "next",
         &["more", "end"],
         "{ next = \"/links/next\" }, perhaps with more = \"/has_more\" or end = \"/end_of_stream\"",
     ),
+    ("links", &[], "{ links = \"/links\" }"),
     ("next_header", &[], "{ next_header = \"Next-Page\" }"),
     (
         "token",
@@ -71,6 +72,7 @@ pub(super) fn pages(check: &mut Check, source: &Table<'_>) -> Option<Pages> {
     let more = more(check, &table);
     match form.label.as_str() {
         "next" => form.pointer(check).map(|next| Pages::Next { next, more }),
+        "links" => form.pointer(check).map(Pages::Links),
         "next_header" => header(check, &form).map(Pages::NextHeader),
         "token" => {
             let (token, param) = (form.pointer(check), param(check, "param"));
@@ -227,6 +229,7 @@ pub(super) fn written_parameters(pages: &Pages) -> Vec<&str> {
 pub(super) fn looks_into_body(pages: &Pages) -> Option<&'static str> {
     match pages {
         Pages::Next { .. } => Some("next"),
+        Pages::Links(_) => Some("links"),
         Pages::Token { .. } => Some("token"),
         Pages::Page {
             more: Some(more), ..

@@ -133,6 +133,7 @@ fn pages() -> impl Strategy<Value = Pages> {
         Just(Pages::Single),
         Just(Pages::Link),
         (place(), more()).prop_map(|(next, more)| Pages::Next { next, more }),
+        place().prop_map(Pages::Links),
         "[A-Za-z-]{1,6}".prop_map(Pages::NextHeader),
         (place(), name(), more()).prop_map(|(token, param, more)| Pages::Token {
             token,

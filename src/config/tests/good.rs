@@ -145,6 +145,7 @@ fn every_form_of_pages() {
                 more: flag("/end_of_stream", true),
             },
         ),
+        ("{ links = \"/links\" }", Pages::Links(pointer("/links"))),
         (
             "{ next_header = \"Next-Page\" }",
             Pages::NextHeader("Next-Page".to_owned()),

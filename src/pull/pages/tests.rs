@@ -223,6 +223,48 @@ fn tokens_and_urls_in_headers() {
 }
 
 #[test]
+fn an_array_of_links_as_servers_write_them() {
+    let links = Pages::Links(p("/links"));
+    let table = [
+        ("{}", "end: NoNext"),
+        (r#"{"links":null}"#, "end: NoNext"),
+        (r#"{"links":[]}"#, "end: NoNext"),
+        (r#"{"links":[{"rel":"self","href":"/a"}]}"#, "end: NoNext"),
+        (
+            r#"{"links":[{"rel":"prev","href":"/a"},{"rel":"next","href":"https://a.example/b?offset=2","type":"application/geo+json"}]}"#,
+            "https://a.example/b?offset=2",
+        ),
+        // The page for people comes first.
+        (
+            r#"{"links":[{"rel":"next","href":"/html","type":"text/html"},{"rel":"next","href":"/json","type":"application/json"}]}"#,
+            "https://a.example/json",
+        ),
+        (
+            r#"{"links":[{"rel":"next","href":"/html","type":"text/html"}]}"#,
+            "https://a.example/html",
+        ),
+        // FHIR's names.
+        (
+            r#"{"links":[{"relation":"next","url":"?page=2"}]}"#,
+            "https://a.example/v1/parts?page=2",
+        ),
+        (r#"{"links":[{"rel":"next"}]}"#, "end: NoNext"),
+        (r#"{"links":[{"rel":"next","href":""}]}"#, "end: NoNext"),
+        (
+            r#"{"links":{"next":"/a"}}"#,
+            r#"broken: what should be an array of links is none: {"next":"/a"}"#,
+        ),
+        (
+            r#"{"links":[{"rel":"next","href":"https://b.example/"}]}"#,
+            "broken: the next page would be on another origin (https://b.example), which is not followed",
+        ),
+    ];
+    for (body, expected) in table {
+        assert_eq!(next(&links, &Page { body, ..PAGE }), expected, "{body}");
+    }
+}
+
+#[test]
 fn counted_pages_end_with_an_empty_one_not_with_a_short_one() {
     let size = PageSize {
         param: "per_page".into(),
