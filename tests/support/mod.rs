@@ -15,6 +15,7 @@ pub mod cut;
 pub mod device;
 pub mod dice;
 pub mod door;
+pub mod feed;
 pub mod gleaner;
 pub mod kinto;
 pub mod mount;
