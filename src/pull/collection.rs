@@ -10,6 +10,8 @@ use std::time::Duration;
 use url::Url;
 
 use super::deliver::{Counts, local};
+use super::graves::Graves;
+use super::key::KeyKinds;
 use super::marks::Marks;
 use super::memo::{Ordinals, page_id};
 use super::pages::{PageFault, looks_counted};
@@ -163,6 +165,12 @@ pub(super) struct Pass<'a, 't> {
     pub(super) walks: u8,
     /// Pages told by numbers, whether we count them or their links do.
     pub(super) counted: bool,
+    /// What kinds of keys its records have.
+    pub(super) keys: KeyKinds,
+    /// Records that it met as tombstones.
+    pub(super) graves: Graves,
+    /// The time upstream is known from its `Date`, or from a clock that can be believed.
+    pub(super) is_dated: bool,
     /// A token had died in the middle, and the pass started once more.
     pub(super) revived: bool,
     /// The page that is being read, while a memo of it is stored: how it was before.
@@ -187,6 +195,8 @@ pub(super) struct Pass<'a, 't> {
     pub(super) before: Option<Ordinals>,
     /// Pages in a row that had the records of the one before.
     pub(super) repeats: u8,
+    /// Records on those pages.
+    pub(super) repeated: u64,
     /// Nothing but 304s so far.
     pub(super) all_304: bool,
     pub(super) fresh: Option<Duration>,
@@ -234,6 +244,9 @@ impl<'a, 't> Pass<'a, 't> {
             misdated: false,
             walks: 0,
             counted: source.pages.is_counted(),
+            keys: KeyKinds::default(),
+            graves: Graves::default(),
+            is_dated: false,
             revived: false,
             reading: None,
             met: HashSet::new(),
@@ -246,6 +259,7 @@ impl<'a, 't> Pass<'a, 't> {
             widest: 0,
             before: None,
             repeats: 0,
+            repeated: 0,
             all_304: true,
             fresh: None,
         }
@@ -361,6 +375,7 @@ impl<'a, 't> Pass<'a, 't> {
     fn start_anew(&mut self) -> Result<Url, Failure> {
         self.forget_position()?;
         self.marks.clear();
+        self.graves.clear();
         (self.resumed, self.blind, self.listed, self.listing) = (false, false, 0, 1);
         self.started = self.wall.as_second();
         self.cursor = None;

@@ -16,7 +16,7 @@ use super::window::{self, Span};
 use crate::clock::{Reading, Timestamp};
 use crate::config::{CursorFrom, Pull};
 use crate::store::Batch;
-use crate::upstream::date;
+use crate::upstream::date::{self, Basis};
 use crate::upstream::headers::Headers;
 use crate::upstream::outcome::Failure;
 
@@ -127,12 +127,14 @@ impl Pass<'_, '_> {
             wall: self.tools.wait.clock().wall(),
             ..self.mode.ours
         };
-        let started = date::of_answer(headers, elapsed, ours).instant;
+        let time = date::of_answer(headers, elapsed, ours);
+        let started = time.instant;
         self.span_started = Some(started);
         if self.upstream_started.is_some() {
             return;
         }
         self.upstream_started = Some(started);
+        self.is_dated = time.basis != Basis::Floor;
         // The origin of a first pass is reckoned before anything tells the time upstream.
         let Pull::Window(window) = &self.source.pull else {
             return;

@@ -34,6 +34,13 @@ pub fn went_back(before: &str, now: &str) -> bool {
     compare(before, now) == Some(Ordering::Greater)
 }
 
+/// Whether a cursor is an instant later than `now`. Of numbers nobody knows whether they are instants.
+#[must_use]
+pub fn is_ahead(cursor: &str, now: crate::clock::Timestamp) -> bool {
+    let text = plain(cursor);
+    number(text).is_none() && instant(text).is_some_and(|time| time > now)
+}
+
 fn compare(a: &str, b: &str) -> Option<Ordering> {
     let (a, b) = (plain(a), plain(b));
     if let (Some(a), Some(b)) = (number(a), number(b)) {
@@ -76,6 +83,22 @@ mod tests {
         ];
         for (raw, expected) in table {
             assert_eq!(scalar(raw).as_deref(), expected, "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_has_not_come_yet() {
+        let now = "2026-11-30T18:00:00Z".parse().unwrap();
+        let table = [
+            ("2026-11-30T18:00:00Z", false),
+            ("2026-11-30T18:00:00.001Z", true),
+            ("2026-11-30T18:30:00+01:00", false),
+            ("\"2026-12-01T00:00:00Z\"", true),
+            ("99999999999999", false),
+            ("tomorrow", false),
+        ];
+        for (cursor, expected) in table {
+            assert_eq!(is_ahead(cursor, now), expected, "{cursor}");
         }
     }
 

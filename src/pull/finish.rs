@@ -48,7 +48,7 @@ impl Pass<'_, '_> {
 
     /// A window or a run behind a cursor is complete.
     pub(super) fn finish_incremental(&mut self) -> Result<Outcome, Failure> {
-        self.note_duplicates();
+        self.note_keys();
         if self.mode.dry_run {
             return Ok(self.done());
         }
@@ -67,7 +67,7 @@ impl Pass<'_, '_> {
         if self.blind {
             self.note("absent records were not deleted: a bad record without a readable key, or a body that may have been cut, was on the way".into());
         }
-        self.note_duplicates();
+        self.note_keys();
         let loss = judge(
             self.listed,
             known,
@@ -103,12 +103,16 @@ impl Pass<'_, '_> {
         Ok(self.done())
     }
 
-    fn note_duplicates(&mut self) {
+    /// What is odd about the keys that came.
+    fn note_keys(&mut self) {
         if self.tally.duplicates > 0 {
             self.note(format!(
                 "{} records came more than once in one answer under the same key: is `key` unique there?",
                 self.tally.duplicates
             ));
+        }
+        if self.keys.are_mixed() {
+            self.note("keys are numbers in some records and strings in others: 7 and \"7\" are two records".into());
         }
     }
 

@@ -54,6 +54,31 @@ pub fn key_of(record: Json<'_>, pointers: &[Pointer]) -> Result<RecordKey, BadKe
     })
 }
 
+/// What kinds of keys there are among records: an API that writes a number here and the same in quotes there has each of
+/// them twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeyKinds {
+    numbers: bool,
+    strings: bool,
+}
+
+impl KeyKinds {
+    /// One more key. Those of several parts do not count.
+    pub fn note(&mut self, key: &RecordKey) {
+        match key.as_bytes().first() {
+            Some(b'"') => self.strings = true,
+            Some(b'[') | None => {}
+            Some(_) => self.numbers = true,
+        }
+    }
+
+    /// There are numbers and strings.
+    #[must_use]
+    pub fn are_mixed(self) -> bool {
+        self.numbers && self.strings
+    }
+}
+
 fn pointer_text_is_broken(pointer: &Pointer, record: Json<'_>) -> bool {
     pointer
         .find(record)

@@ -7,7 +7,7 @@
 //! - [`plan`] says which pass is due and why, [`window`] which span of update times it asks for, [`cursor`] which of two
 //!   is further, [`pages`] what comes after a page, [`absence`] what a missing record means, [`repair`] what to do when
 //!   store and sink disagree: these decide, and do nothing;
-//! - [`memo`], [`marks`], [`position`] and [`progress`] are what is kept of a page, of a pass and between passes;
+//! - [`memo`], [`marks`], [`graves`], [`position`] and [`progress`] are what is kept of a page, of a pass and between passes;
 //! - [`select`] streams records out of a body, one at a time, however large the body is;
 //! - [`reading`] reads one as the config says, with [`key`];
 //! - [`digest`] gives equal digests to equal values, however they are written;
@@ -27,6 +27,7 @@ pub mod cursor;
 mod deliver;
 pub mod digest;
 mod finish;
+pub mod graves;
 mod keep;
 pub mod kept;
 pub mod key;

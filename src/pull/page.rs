@@ -7,7 +7,7 @@ use super::memo::{Memo, Ordinals, page_id};
 use super::pages::{Next, PageFacts, PageFault};
 use super::records::PageRead;
 use crate::clock::Timestamp;
-use crate::config::{Cursor, CursorFrom, Pull};
+use crate::config::{Cursor, CursorFrom, Pages, Pull};
 use crate::pointer::Pointer;
 use crate::upstream::client::{Answer, Ask, Full, Head, Held, shown};
 use crate::upstream::conditional::{Validators, fresh_for};
@@ -121,18 +121,24 @@ impl Pass<'_, '_> {
     }
 
     /// Counted pages whose parameter the upstream does not know are the same page for ever. Twice the same may be records that
-    /// were touched meanwhile and moved on to the next page.
+    /// were touched meanwhile and moved on to the next page; and behind an offset a page may come again where the upstream
+    /// drops rows that it has counted, for as long as a whole page of rows may lie between.
     fn notice_circle(&mut self, url: &Url, memo: &Memo) -> Result<(), Failure> {
         if !self.source.pages.is_counted() || self.mode.dry_run {
             return Ok(());
         }
         let before = self.before.replace(memo.ordinals.clone());
         if memo.ordinals.is_empty() || before.as_ref() != Some(&memo.ordinals) {
-            self.repeats = 0;
+            (self.repeats, self.repeated) = (0, 0);
             return Ok(());
         }
-        self.repeats += 1;
-        if self.repeats < MOST_REPEATS {
+        self.repeats = self.repeats.saturating_add(1);
+        self.repeated = self.repeated.saturating_add(memo.records);
+        let may_be_rows_left_out = match &self.source.pages {
+            Pages::Offset { size, .. } => self.repeated < size.value,
+            _ => false,
+        };
+        if self.repeats < MOST_REPEATS || may_be_rows_left_out {
             return Ok(());
         }
         Err(broken(url, &PageFault::SamePage))

@@ -1,5 +1,7 @@
 //! Reading a page's records: compared one by one, delivered in batches while the body still flows.
 
+use std::time::Duration;
+
 use url::Url;
 
 use super::collection::Pass;
@@ -21,6 +23,9 @@ use crate::upstream::outcome::{Failure, Kind};
 
 /// How many bad records are kept aside for a person to look at.
 const BAD_KEPT: usize = 20;
+
+/// What the time upstream is taken to be less than its `Date` says, at most.
+const DATE_SLACK: Duration = Duration::from_secs(2);
 
 /// What one page's records came to.
 #[derive(Debug, Default)]
@@ -95,14 +100,14 @@ impl Pass<'_, '_> {
                     .ok()
                     .and_then(|json| field.find(json))
                     .and_then(|value| cursor::scalar(value.as_str()));
-                if let Some(value) = value {
+                if let Some(value) = value.filter(|value| !self.is_to_come(value)) {
                     page.greatest = Some(match page.greatest.take() {
                         Some(known) => cursor::greater(known, &value),
                         None => value,
                     });
                 }
             }
-            match self.record(record.raw, &mut pending, &mut page.met) {
+            match self.record(record.raw, &mut pending, &mut page) {
                 Ok(()) => {}
                 Err(RecordTrouble::Failed(failure)) => return Err(failure),
                 Err(RecordTrouble::Bad(bad)) => {
@@ -145,9 +150,10 @@ impl Pass<'_, '_> {
         &mut self,
         raw: &[u8],
         pending: &mut Pending,
-        on_page: &mut Marks,
+        page: &mut PageRead,
     ) -> Result<(), RecordTrouble> {
         let reading = self.reader.read(raw).map_err(RecordTrouble::Bad)?;
+        self.keys.note(&reading.key);
         let known = match pending.known(&reading.key) {
             Some(known) => known,
             None => self
@@ -156,33 +162,41 @@ impl Pass<'_, '_> {
                 .find(self.id, &reading.key)
                 .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
+        let updated_ms = reading.updated.map(Timestamp::as_millisecond);
         if reading.deleted {
-            // Of a record and its tombstone in one answer the later one counts, whichever comes first.
-            let older = |known: &Known| {
-                on_page.has(known.ordinal)
-                    && reading.updated.map(Timestamp::as_millisecond) < known.updated_ms
-            };
-            if let Some(known) = known.filter(|known| !older(known)) {
+            // Of a record and its tombstone in one pass the later one counts, whichever comes first.
+            let older =
+                |known: &Known| self.is_met(known.ordinal, page) && updated_ms < known.updated_ms;
+            if known.as_ref().is_some_and(older) {
+                page.unproven |= !page.met.has(known.map_or(0, |known| known.ordinal));
+                return Ok(());
+            }
+            self.graves.dig(&reading.key, updated_ms);
+            if let Some(known) = known {
                 pending.counts.deleted += 1;
                 pending.touch(known.ordinal);
                 pending.delete(reading.key, Gone::Tombstone);
             }
             return Ok(());
         }
+        if self.graves.is_later(&reading.key, updated_ms) {
+            // A 304 could not tell when this form of it is all that is left.
+            page.unproven = true;
+            return Ok(());
+        }
         let fingerprint = crate::store::fingerprint(&self.salt, raw);
         if let Some(known) = known {
-            let again = on_page.has(known.ordinal);
-            if again {
-                self.tally.duplicates += 1;
-                // Of two in one answer the later update wins; without update times, the later one in the answer.
-                let older = reading.updated.map(Timestamp::as_millisecond) < known.updated_ms;
-                if older {
-                    return Ok(());
-                }
+            let again = page.met.has(known.ordinal);
+            self.tally.duplicates += u64::from(again);
+            // Of two in one pass the later update wins; without update times, the later one in the listing.
+            if self.is_met(known.ordinal, page) && updated_ms < known.updated_ms {
+                // A 304 could not tell when this form of it is all that is left.
+                page.unproven |= !again;
+                return Ok(());
             }
             let same_text = known.fingerprint == fingerprint && known.digest != Digest::UNKNOWN;
             if same_text || self.reader.digest(&reading) == known.digest {
-                if !again && self.met(known.ordinal, on_page) {
+                if !again && self.met(known.ordinal, &mut page.met) {
                     self.tally.unchanged += 1;
                 }
                 return Ok(());
@@ -216,7 +230,7 @@ impl Pass<'_, '_> {
                 .map_err(|e| RecordTrouble::Failed(local(&e)))?,
         };
         self.note_late(reading.updated, known.is_some());
-        if !on_page.has(ordinal) {
+        if !page.met.has(ordinal) {
             let count = if known.is_some() {
                 &mut pending.counts.changed
             } else {
@@ -228,7 +242,7 @@ impl Pass<'_, '_> {
             self.tally.unchanged = self.tally.unchanged.saturating_sub(1);
             pending.counts.changed += 1;
         }
-        self.met(ordinal, on_page);
+        self.met(ordinal, &mut page.met);
         let Reading {
             key, json, updated, ..
         } = reading;
@@ -236,10 +250,31 @@ impl Pass<'_, '_> {
             digest,
             fingerprint,
             ordinal,
-            updated_ms: updated.map(Timestamp::as_millisecond),
+            updated_ms,
         };
         pending.upsert(key, json.as_str(), updated, now_known);
         Ok(())
+    }
+
+    /// Whether this pass has met a record in another form. What an interrupted one met long ago does not count: upstream may
+    /// have gone back meanwhile.
+    fn is_met(&self, ordinal: Ordinal, page: &PageRead) -> bool {
+        page.met.has(ordinal) || (!self.resumed && self.marks.has(ordinal))
+    }
+
+    /// Whether a cursor out of a record is an instant that has not come yet upstream: behind such a one nothing would be
+    /// asked for until it has.
+    fn is_to_come(&mut self, value: &str) -> bool {
+        let Some(started) = self.upstream_started.filter(|_| self.is_dated) else {
+            return false;
+        };
+        let ran = self.tools.wait.now().since(self.began);
+        let now = started.saturating_add(ran.saturating_add(DATE_SLACK));
+        let is_ahead = cursor::is_ahead(value, now.unwrap_or(Timestamp::MAX));
+        if is_ahead && !self.resumed {
+            self.note(format!("records are dated later than now upstream ({value:.40}): they do not move the cursor"));
+        }
+        is_ahead
     }
 
     /// A record is new or different: how late that became visible, and whether an earlier pass should have seen it.
