@@ -30,7 +30,7 @@ const COUNT: u64 = 5000;
 /// Kills without `GLEANER_KILLS`.
 const DEFAULT_KILLS: u64 = 20;
 
-/// A device whose config is the one of `examples/kinto.toml`, for this Kinto.
+/// A device whose config is the one of `examples/pull/cursor-header.toml`, for this Kinto.
 fn device(kinto: &Kinto, limit: u32) -> Device {
     let device = Device::new();
     std::fs::write(device.beside("password"), PASSWORD).unwrap();

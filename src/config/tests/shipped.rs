@@ -1,32 +1,87 @@
 //! What ships with the crate: examples that parse, a reference that names every key.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::config::raw;
 
-const EXAMPLES: [(&str, &str); 2] = [
-    (
-        "examples/gleaner.toml",
-        include_str!("../../../examples/gleaner.toml"),
-    ),
-    (
-        "examples/six-lines.toml",
-        include_str!("../../../examples/six-lines.toml"),
-    ),
-];
+const SIX_LINES: &str = include_str!("../../../examples/six-lines.toml");
+
+/// Every config below `examples/`, by its path there.
+fn examples() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut found = Vec::new();
+    for dir in [root.clone(), root.join("pull"), root.join("pages")] {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "toml")
+            {
+                let name = path.strip_prefix(&root).unwrap().display().to_string();
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found
+}
 
 #[test]
-fn examples_parse_without_a_warning_and_survive_print_and_parse() {
-    for (name, text) in EXAMPLES {
-        let config = parsed(text).unwrap_or_else(|errors| panic!("{name}: {errors}"));
+fn examples_parse_without_a_warning_survive_print_and_parse_and_are_in_the_index() {
+    let index = include_str!("../../../examples/README.md");
+    for (name, text) in examples() {
+        let config = parsed(&text).unwrap_or_else(|errors| panic!("{name}: {errors}"));
         assert_eq!(config.warnings, Vec::<String>::new(), "{name}");
         let printed = print(&config);
         assert_eq!(parsed(&printed), Ok(config), "{name}:\n{printed}");
+        assert!(
+            index.contains(&format!("({name})")),
+            "{name} is not in the index"
+        );
     }
 }
 
 #[test]
+fn every_pull_and_every_style_of_pages_has_an_example() {
+    let (mut pulls, mut styles) = (BTreeSet::new(), BTreeSet::new());
+    for (name, text) in examples() {
+        for source in parsed(&text)
+            .unwrap_or_else(|errors| panic!("{name}: {errors}"))
+            .sources
+            .values()
+        {
+            pulls.insert(match &source.pull {
+                Pull::Snapshot => "snapshot",
+                Pull::None => "none",
+                Pull::Window(window) if window.step.is_some() => "window in steps",
+                Pull::Window(_) => "window",
+                Pull::Cursor(cursor) => match cursor.from {
+                    CursorFrom::Header(_) => "cursor in a header",
+                    CursorFrom::Pointer(_) => "cursor in the body",
+                    CursorFrom::Field(_) => "cursor in the records",
+                },
+            });
+            styles.insert(match &source.pages {
+                Pages::Single => "single",
+                Pages::Link => "link",
+                Pages::Next { .. } => "next",
+                Pages::Links(_) => "links",
+                Pages::NextHeader(_) => "next_header",
+                Pages::Token { .. } => "token",
+                Pages::TokenHeader { .. } => "token_header",
+                Pages::Page { .. } => "page",
+                Pages::Offset { .. } => "offset",
+                Pages::LastKey { .. } => "last_key",
+            });
+        }
+    }
+    assert_eq!(pulls.len(), 7, "{pulls:?}");
+    assert_eq!(styles.len(), 10, "{styles:?}");
+}
+
+#[test]
 fn the_effective_config_reads_like_one() {
-    let text = "[agent]\nid = \"gw\"\n".to_owned() + EXAMPLES[1].1;
+    let text = "[agent]\nid = \"gw\"\n".to_owned() + SIX_LINES;
     assert_eq!(print(&config(&text)), include_str!("effective.toml"));
 }
 
