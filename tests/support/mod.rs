@@ -15,6 +15,7 @@ pub mod device;
 pub mod dice;
 pub mod door;
 pub mod gleaner;
+pub mod hooks;
 pub mod mount;
 pub mod parts;
 pub mod pki;
