@@ -17,6 +17,7 @@ pub mod dice;
 pub mod door;
 pub mod feed;
 pub mod gleaner;
+pub mod hooks;
 pub mod kinto;
 pub mod mount;
 pub mod naive;

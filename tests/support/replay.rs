@@ -98,6 +98,10 @@ impl Disk {
             What::Write(path, at, data) => {
                 self.change(ended, path, Change::Write(*at, data.clone()))
             }
+            What::Append(path, data) => {
+                let at = self.length(path);
+                self.change(ended, path, Change::Write(at, data.clone()));
+            }
             What::SetLen(path, length) => self.change(ended, path, Change::SetLen(*length)),
             What::Grow(path, length) => self.change(ended, path, Change::Grow(*length)),
             What::Sync(path) => self.sync(operation.began, path),
@@ -131,6 +135,18 @@ impl Disk {
         let file = self.find(path).unwrap();
         let content = self.files[file].as_mut().unwrap();
         content.unsure.push((ended, change));
+    }
+
+    /// Of a file as whoever writes to it sees it.
+    fn length(&self, path: &Path) -> usize {
+        let file = self.find(path).unwrap();
+        let content = self.files[file].as_ref().unwrap();
+        let changes = content.unsure.iter();
+        changes.fold(content.sure.len(), |length, (_, change)| match change {
+            Change::Write(at, data) => length.max(at + data.len()),
+            Change::SetLen(length) => *length,
+            Change::Grow(least) => length.max(*least),
+        })
     }
 
     fn sync(&mut self, began: usize, path: &Path) {

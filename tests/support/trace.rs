@@ -14,7 +14,7 @@ pub const STRACE: [&str; 9] = [
     "-s",
     "4194304",
     "-e",
-    "trace=%file,%desc,io_uring_setup",
+    "trace=%file,%desc,sendto,io_uring_setup",
 ];
 
 /// Calls that change nothing that an image holds, owner and mode included: the binary under test reads either.
@@ -30,6 +30,8 @@ pub(super) enum What {
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
     Write(PathBuf, usize, Vec<u8>),
+    /// At the end, wherever that is then.
+    Append(PathBuf, Vec<u8>),
     SetLen(PathBuf, usize),
     /// At least this long.
     Grow(PathBuf, usize),
@@ -49,6 +51,7 @@ impl Operation {
     pub fn told(&self) -> String {
         match &self.what {
             What::Write(path, at, data) => format!("write {path:?} {at}+{}", data.len()),
+            What::Append(path, data) => format!("append {path:?} {}", data.len()),
             other => format!("{other:?}"),
         }
     }
@@ -57,8 +60,9 @@ impl Operation {
         matches!(self.what, What::Sync(_))
     }
 
-    /// A write may be on its way from its begin, a sync has done its work at its end.
-    fn counts_from(&self) -> usize {
+    /// The line of the log from which it may have left something: a write is on its way from its begin, a sync has done its
+    /// work at its end.
+    pub fn counts_from(&self) -> usize {
         if self.is_sync() {
             self.ended
         } else {
@@ -99,10 +103,28 @@ pub fn parse(log: &str, root: &Path, top: &str, line: usize) -> Result<Vec<Opera
     Ok(found)
 }
 
+/// What a process sent over its connections and that has `what` in it: the line where the call began, and what follows.
+pub fn sent(log: &str, what: &str, line: usize) -> Vec<(usize, String)> {
+    let hex: String = what.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+    let mut found = Vec::new();
+    for (at, text) in (line..).zip(log.lines()) {
+        let (_, body) = text.split_once(' ').unwrap_or_default();
+        if !body.trim_start().starts_with("sendto(") {
+            continue;
+        }
+        for rest in text.split(&hex).skip(1) {
+            let rest = rest.split('"').next().unwrap_or_default();
+            found.push((at, String::from_utf8_lossy(&bytes(rest)).into_owned()));
+        }
+    }
+    found
+}
+
 struct Reader {
     root: PathBuf,
     top: PathBuf,
-    positions: HashMap<String, usize>,
+    /// Where the next plain write of a descriptor goes; `None`: to the end of the file.
+    positions: HashMap<String, Option<usize>>,
     found: Vec<Operation>,
 }
 
@@ -145,9 +167,11 @@ impl Reader {
         if call.name == "close" {
             self.positions.remove(&fd);
         } else if self.ours(&path).is_some() {
-            let position = self.positions.entry(fd).or_default();
-            let from = if call.name == "read" { *position } else { 0 };
-            *position = from + call.returned;
+            let position = self.positions.entry(fd).or_insert(Some(0));
+            if let Some(position) = position {
+                let from = if call.name == "read" { *position } else { 0 };
+                *position = from + call.returned;
+            }
         }
     }
 
@@ -172,6 +196,9 @@ impl Reader {
                 let position = self.positions.get_mut(&fd);
                 let position = position
                     .ok_or_else(|| format!("where a write to {path:?} goes is not known"))?;
+                let Some(position) = position else {
+                    return Ok(Some(What::Append(path, data)));
+                };
                 *position += call.returned;
                 *position - call.returned
             }
@@ -235,9 +262,6 @@ impl Reader {
             let mut words = call.arguments.iter().flat_map(|text| text.split('|'));
             words.any(|word| word == flag)
         };
-        if has("O_APPEND") {
-            return Err(format!("where an append to {path:?} goes is not followed"));
-        }
         let mut happened = |what| self.found.push(Operation { began, ended, what });
         if has("O_CREAT") {
             happened(What::Create(path.clone()));
@@ -245,7 +269,7 @@ impl Reader {
         if has("O_TRUNC") {
             happened(What::SetLen(path, 0));
         }
-        self.positions.insert(fd, 0);
+        self.positions.insert(fd, (!has("O_APPEND")).then_some(0));
         Ok(())
     }
 
