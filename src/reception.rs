@@ -48,6 +48,8 @@ pub struct Reception(Arc<Mutex<Inner>>);
 struct Inner {
     endpoints: Vec<Endpoint>,
     inbox: Option<Inbox>,
+    /// Whether `known` is what it should be: an event that is not in it is new.
+    is_learnt: bool,
     /// Every known event.
     known: HashMap<EventKey, RequestId>,
     /// What waits for this turn's sync.
@@ -55,8 +57,10 @@ struct Inner {
     last_ticket: u64,
     clock: Arc<TlsClock>,
     counts: BTreeMap<String, Counts>,
-    /// Some hook's payloads are to be processed at once.
+    /// The agent is to look again.
     hurry: bool,
+    /// It has been told of what came since it looked last.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -75,12 +79,14 @@ impl Reception {
         Self(Arc::new(Mutex::new(Inner {
             endpoints: Vec::new(),
             inbox: None,
+            is_learnt: false,
             known: HashMap::new(),
             turn: Vec::new(),
             last_ticket: 0,
             clock,
             counts: BTreeMap::new(),
             hurry: false,
+            is_told: false,
         })))
     }
 
@@ -103,21 +109,30 @@ impl Reception {
         unusable
     }
 
-    /// Takes an inbox into use, and all events that are known.
-    pub fn open(&self, inbox: Inbox, known: HashMap<EventKey, RequestId>) {
+    /// Takes an inbox into use. Nothing is taken in before [`Reception::replace_known`]: what came before would be taken for
+    /// new.
+    pub fn open(&self, inbox: Inbox) {
         let mut inner = self.lock();
-        inner.known = known;
+        inner.known.clear();
+        inner.is_learnt = false;
         inner.inbox = Some(inbox);
     }
 
     /// Event ids that are known from now on.
     pub fn replace_known(&self, known: HashMap<EventKey, RequestId>) {
-        self.lock().known = known;
+        let mut inner = self.lock();
+        inner.known = known;
+        inner.is_learnt = true;
     }
 
     /// Works with the inbox; `None`: there is none.
     pub fn with_inbox<T>(&self, work: impl FnOnce(&mut Inbox) -> T) -> Option<T> {
         self.lock().inbox.as_mut().map(work)
+    }
+
+    /// The agent is about to see all that has come: it is to be told of what comes from now on.
+    pub fn is_seen(&self) {
+        self.lock().is_told = false;
     }
 
     /// What each hook has had since the agent started.
@@ -157,7 +172,7 @@ impl Inner {
             return Admit::Answer(Response::method_not_allowed(endpoint.allowed()));
         }
         // Before the body: a sender need not send what cannot be saved.
-        if self.inbox.is_none() {
+        if self.inbox.is_none() || !self.is_learnt {
             return Admit::Answer(Response::unavailable("nothing can be saved now", AGAIN));
         }
         if endpoint.keys.is_none() {
@@ -230,7 +245,9 @@ impl Inner {
         match inbox.append(&received) {
             Ok(id) => {
                 self.known.insert(key, id);
-                self.hurry |= self.endpoints[at].at_once;
+                // When it is due is for the agent to say; it may have gone to sleep until tomorrow.
+                self.hurry |= !self.is_told;
+                self.is_told = true;
                 let counts = self.count(&name);
                 counts.saved += 1;
                 counts.last = Some(request.received);
@@ -265,7 +282,11 @@ impl Inner {
             request.peer
         );
         match verdict.refusal() {
-            Some(503) => Response::unavailable("the time is not known here yet", AGAIN),
+            Some(503) => {
+                // By the next try the clock may be right, and an agent that sleeps has not looked at it.
+                self.hurry = true;
+                Response::unavailable("the time is not known here yet", AGAIN)
+            }
             status => Response::text(status.unwrap_or(400), verdict.word()),
         }
     }

@@ -18,6 +18,9 @@ use crate::store::EventKey;
 /// What the public door is called among those whom the wait serves.
 const DOOR: &str = "door";
 
+/// How long until an inbox that cannot be used is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
+
 /// What the agent has of its ear.
 #[derive(Debug)]
 pub(super) struct Ear {
@@ -26,6 +29,8 @@ pub(super) struct Ear {
     door: Option<(config::Door, Option<Certificate>)>,
     /// The inbox is open and the store knows its events.
     pub(super) hears: bool,
+    /// When that is tried again, if it failed.
+    again: Mono,
 }
 
 impl Ear {
@@ -34,6 +39,7 @@ impl Ear {
             reception,
             door: None,
             hears: false,
+            again: Mono::default(),
         }
     }
 }
@@ -110,56 +116,86 @@ impl Agent {
         if !self.listening || self.config.hooks.is_empty() || self.state.is_none() {
             return;
         }
-        if self.ear.reception.with_inbox(|_| ()).is_none() {
+        let limits = limits(&self.config);
+        let had = self
+            .ear
+            .reception
+            .with_inbox(|inbox| inbox.set_limits(limits));
+        if had.is_none() {
             let dir = self.config.agent.state.join(inbox::NAME);
-            match Inbox::open(&dir, limits(&self.config)) {
+            match Inbox::open(&dir, limits) {
                 Ok((inbox, opening)) => {
                     for finding in opening.findings {
                         log::warn!("{finding}");
                     }
-                    self.ear.reception.open(inbox, HashMap::new());
+                    self.ear.reception.open(inbox);
                     self.ear.hears = false;
                 }
-                Err(error) => {
-                    let alarm =
-                        format!("webhooks cannot be saved, and are answered with 503: {error}");
-                    log::error!("{alarm}");
-                    self.alarm(Topic::Door, alarm);
-                    return;
-                }
+                Err(error) => return self.is_deaf(&error.to_string()),
             }
         }
         if !self.ear.hears {
-            self.ear.hears = self.learn_events();
+            match self.learn_events() {
+                Ok(()) => {
+                    self.ear.hears = true;
+                    self.over(Topic::Inbox);
+                }
+                Err(reason) => self.is_deaf(&reason),
+            }
         }
     }
 
+    /// Says once, not with every try, that the inbox cannot be used.
+    fn is_deaf(&mut self, reason: &str) {
+        self.ear.again = self.wait.now().after(AGAIN);
+        let alarm = format!(
+            "webhooks cannot be saved or processed, and are answered with 503 where they would be new: {reason}; it is tried again every minute"
+        );
+        if self.alarms.get(&Topic::Inbox) != Some(&vec![alarm.clone()]) {
+            log::error!("{alarm}");
+            self.over(Topic::Inbox);
+            self.alarm(Topic::Inbox, alarm);
+        }
+    }
+
+    /// Tries again what [`Agent::open_ear`] could not do.
+    pub(super) fn mend_ear(&mut self) {
+        if self.mend_due().is_some_and(|due| due <= self.wait.now()) {
+            self.open_ear();
+        }
+    }
+
+    /// When that is due.
+    pub(super) fn mend_due(&self) -> Option<Mono> {
+        let is_deaf = self.listening && !self.config.hooks.is_empty() && !self.ear.hears;
+        is_deaf.then_some(self.ear.again)
+    }
+
     /// The store is told what the inbox has, and the reception what the store knows then.
-    pub(super) fn learn_events(&mut self) -> bool {
+    ///
+    /// # Errors
+    /// Why not; nothing was learnt then.
+    pub(super) fn learn_events(&mut self) -> Result<(), String> {
         let Some(state) = &mut self.state else {
-            return false;
+            return Err("the state directory cannot be used".into());
         };
         let reception = self.ear.reception.clone();
         // Nobody is served meanwhile: an event that comes now would not be known for one that came before.
         let told = reception.with_inbox(|inbox| inbox.catch_up(&mut state.store, || ()));
         match told {
             Some(Ok(_)) => {}
-            Some(Err(error)) => {
-                log::error!("{error}");
-                return false;
-            }
-            None => return false,
+            Some(Err(error)) => return Err(error.to_string()),
+            None => return Err("there is no inbox".into()),
         }
         let mut known: HashMap<EventKey, _> = HashMap::new();
-        let all = state.store.seen_all(|key, id| {
-            known.insert(key, inbox::RequestId(id));
-        });
-        if let Err(error) = all {
-            log::error!("{error}");
-            return false;
-        }
+        state
+            .store
+            .seen_all(|key, id| {
+                known.insert(key, inbox::RequestId(id));
+            })
+            .map_err(|error| error.to_string())?;
         reception.replace_known(known);
-        true
+        Ok(())
     }
 }
 

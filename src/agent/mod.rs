@@ -65,6 +65,8 @@ enum Topic {
     ConfigFile,
     /// Webhooks do not come in as the config says.
     Door,
+    /// The inbox cannot be used.
+    Inbox,
     /// What the config in effect is warned of.
     Warning,
 }
@@ -266,15 +268,17 @@ impl Agent {
             self.cannot_open(&error);
             return now.after(REOPEN);
         }
-        if self.process() {
-            return self.wait.now();
-        }
+        self.mend_ear();
         let due = self
             .runners
             .iter()
             .filter(|(name, runner)| runner.due <= now && self.is_pulled(name))
-            .min_by_key(|(_, runner)| runner.due);
-        if let Some(name) = due.map(|(name, _)| name.clone()) {
+            .min_by_key(|(_, runner)| runner.due)
+            .map(|(name, _)| name.clone());
+        if self.desk_of_hooks.has_turn(due.is_some()) && self.process() {
+            return self.wait.now();
+        }
+        if let Some(name) = due {
             self.pull(&name, Order::default(), &mut |_| ());
             return self.wait.now();
         }
@@ -289,6 +293,7 @@ impl Agent {
             .filter(|(name, _)| self.is_pulled(name))
             .map(|(_, runner)| runner.due)
             .chain(self.process_due())
+            .chain(self.mend_due())
             .min()
             .unwrap_or_else(|| now.after(Duration::from_secs(3600)))
     }

@@ -12,7 +12,7 @@ use crate::clock::{Mono, Timestamp};
 use crate::config::{self, Hook, Pull, Source};
 use crate::door::coding;
 use crate::door::http::Fields;
-use crate::inbox::{Position, State, Stored};
+use crate::inbox::{InboxError, Position, State, Stored};
 use crate::json::{Json, Kind as JsonKind};
 use crate::pull::carry::{self, Carrier, Refused, Took};
 use crate::pull::key::key_of;
@@ -33,6 +33,8 @@ const FIRST_WAIT: u64 = 30;
 const LONGEST_WAIT: u64 = 3600;
 /// Event ids that are known at most.
 const MOST_IDS: usize = 100_000;
+/// How long nothing is processed when its outcome cannot be written down: it would be done over and over.
+const HOLD: Duration = Duration::from_secs(60);
 /// How often old payloads and ids are looked for.
 const TEND: Duration = Duration::from_secs(3600);
 /// Entries that go in one slice.
@@ -44,6 +46,18 @@ pub(super) struct Desk {
     /// When each hook's payloads were taken up last.
     last: BTreeMap<String, Mono>,
     tended: Option<Mono>,
+    /// The last thing done was a batch.
+    had_turn: bool,
+    /// Nothing is taken up before: what became of the last batch could not be written down.
+    held: Mono,
+}
+
+impl Desk {
+    /// Whether a batch comes next: events that never stop must not keep sources from being pulled.
+    pub(super) fn has_turn(&mut self, others_wait: bool) -> bool {
+        self.had_turn = !(others_wait && self.had_turn);
+        self.had_turn
+    }
 }
 
 /// Why a payload could not be processed.
@@ -70,6 +84,9 @@ impl Trouble {
     }
 }
 
+/// What came of a payload that had been tried so often before.
+type Tried = (Position, u16, Result<(), Trouble>);
+
 /// A payload that is taken up.
 struct Taken {
     position: Position,
@@ -80,16 +97,16 @@ struct Taken {
 impl Agent {
     /// Processes one batch of what is due; whether there was one.
     pub(super) fn process(&mut self) -> bool {
-        if !self.ear.hears || self.state.is_none() {
+        if !self.ear.hears || self.state.is_none() || self.wait.now() < self.desk_of_hooks.held {
             return false;
         }
-        let batch = self.take_up();
-        if batch.is_empty() {
+        let (batch, mut results) = self.take_up();
+        if batch.is_empty() && results.is_empty() {
             return false;
         }
         let mut woken = Vec::new();
-        let mut results: Vec<(Position, u16, Result<(), Trouble>)> = Vec::new();
         let mut carried: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let unreadable = results.len();
         for (at, taken) in batch.iter().enumerate() {
             let hook = self.config.hooks.get(&taken.stored.received.hook).cloned();
             let result = match &hook {
@@ -116,13 +133,14 @@ impl Agent {
             let some: Vec<&Taken> = at.iter().filter_map(|at| batch.get(*at)).collect();
             let outcome = self.carry(&name, &some, &mut woken);
             for (at, result) in at.into_iter().zip(outcome) {
-                if let Some(slot) = results.get_mut(at) {
+                if let Some(slot) = results.get_mut(unreadable + at) {
                     slot.2 = result;
                 }
             }
         }
         self.settle(&results);
         self.wake(&woken);
+        self.publish();
         true
     }
 
@@ -132,13 +150,16 @@ impl Agent {
             return None;
         }
         let (now, wall) = (self.wait.now(), self.wait.clock().wall().as_second());
+        self.ear.reception.is_seen();
         self.ear.reception.with_inbox(|inbox| {
             let due = inbox.pending(None).map(|pending| {
                 let ahead =
                     u64::try_from(i64::from(pending.next).saturating_sub(wall)).unwrap_or(0);
                 // A clock that jumped back must not put it off for longer than anything is put off.
                 let tried = now.after(Duration::from_secs(ahead.min(LONGEST_WAIT)));
-                tried.max(self.hook_due(pending.hook))
+                tried
+                    .max(self.hook_due(pending.hook))
+                    .max(self.desk_of_hooks.held)
             });
             due.min()
         })?
@@ -156,8 +177,8 @@ impl Agent {
         }
     }
 
-    /// Reads what is due, in order, as much as fits a batch.
-    fn take_up(&mut self) -> Vec<Taken> {
+    /// Reads what is due, in order, as much as fits a batch; and says what cannot be read.
+    fn take_up(&mut self) -> (Vec<Taken>, Vec<Tried>) {
         let (now, wall) = (self.wait.now(), self.wait.clock().wall().as_second());
         let reception = self.ear.reception.clone();
         let due: Vec<(Position, u16, String)> = reception
@@ -174,12 +195,13 @@ impl Agent {
                     .collect()
             })
             .unwrap_or_default();
+        // The rest follows at once.
+        let mut is_whole = due.len() < MANY;
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        let mut whole = Vec::new();
+        let (mut hooks, mut unreadable) = (Vec::new(), Vec::new());
         for (position, tries, hook) in due {
             if bytes >= LARGE {
-                // The rest follows at once.
-                whole.retain(|known| *known != hook);
+                is_whole = false;
                 break;
             }
             match reception.with_inbox(|inbox| inbox.read(position)) {
@@ -190,20 +212,26 @@ impl Agent {
                         tries,
                         stored,
                     });
-                    if !whole.contains(&hook) {
-                        whole.push(hook);
+                    if !hooks.contains(&hook) {
+                        hooks.push(hook);
                     }
                 }
-                Some(Err(error)) => log::error!("{error}"),
+                Some(Err(error)) => {
+                    let trouble = Trouble {
+                        is_its_own: matches!(error, InboxError::Damaged { .. }),
+                        reason: error.to_string(),
+                    };
+                    unreadable.push((position, tries, Err(trouble)));
+                }
                 None => break,
             }
         }
-        if batch.len() < MANY {
-            for hook in whole {
+        if is_whole {
+            for hook in hooks {
                 self.desk_of_hooks.last.insert(hook, now);
             }
         }
-        batch
+        (batch, unreadable)
     }
 
     /// Carries the records of several payloads into one source.
@@ -452,7 +480,7 @@ impl Agent {
     }
 
     /// Marks what became of each payload, and tells the store the event ids that it has not yet.
-    fn settle(&mut self, results: &[(Position, u16, Result<(), Trouble>)]) {
+    fn settle(&mut self, results: &[Tried]) {
         let wall = self.wait.clock().wall();
         let marks: Vec<(Position, State)> = results
             .iter()
@@ -475,7 +503,10 @@ impl Agent {
             .with_inbox(|inbox| inbox.mark(&marks, wall))
         {
             Some(Ok(_)) | None => {}
-            Some(Err(error)) => log::error!("{error}"),
+            Some(Err(error)) => {
+                log::error!("{error}; nothing is processed for a minute");
+                self.desk_of_hooks.held = self.wait.now().after(HOLD);
+            }
         }
         self.remember_events();
     }
@@ -549,7 +580,9 @@ impl Agent {
             }
         }
         if forgotten > 0 {
-            self.learn_events();
+            if let Err(reason) = self.learn_events() {
+                log::error!("{reason}");
+            }
         }
     }
 

@@ -51,6 +51,8 @@ pub struct PublicDoor {
     again: Vec<usize>,
     scratch: Vec<u8>,
     deaf_until: Option<Mono>,
+    /// The service took a request in this turn.
+    has_taken: bool,
 }
 
 impl std::fmt::Debug for PublicDoor {
@@ -89,6 +91,7 @@ impl PublicDoor {
             again: Vec::new(),
             scratch: vec![0; SCRATCH],
             deaf_until: None,
+            has_taken: false,
         })
     }
 
@@ -199,6 +202,7 @@ impl PublicDoor {
                         peer: *connection.peer(),
                         received: wait.clock().wall(),
                     };
+                    self.has_taken = true;
                     match self.service.take(request, now) {
                         Taken::Answer(response) => {
                             connection.answer(&response, now, &self.settings);
@@ -334,7 +338,8 @@ impl Attendant for PublicDoor {
         for token in listeners {
             self.accept(*token, now);
         }
-        if !pending.is_empty() {
+        // Also where all was answered at once: the service may want the agent to look.
+        if std::mem::take(&mut self.has_taken) {
             self.settle(&pending, now, wait);
         }
         self.expire(now, wait);

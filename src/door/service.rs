@@ -22,7 +22,7 @@ pub trait Service: Send {
     /// A request is complete; its body is as it was received (a coded one still is).
     fn take(&mut self, request: Request, now: Mono) -> Taken;
 
-    /// All requests of this turn were taken, and some are pending: here is the one moment to make them durable together.
+    /// All requests of this turn were taken, and some may be pending: here is the one moment to make them durable together.
     /// Nothing was answered for them yet. The answer says what each of them gets; a pending request that is missing in it
     /// is answered with 503.
     fn settle(&mut self, now: Mono) -> Settled;

@@ -476,6 +476,11 @@ impl Inbox {
         self.outstanding
     }
 
+    /// What it may take from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// Where it is.
     #[must_use]
     pub fn dir(&self) -> &Path {

@@ -35,7 +35,6 @@ pub(super) struct Endpoint {
     pub(super) challenge: Option<Challenge>,
     pub(super) ack: u16,
     pub(super) max_body: u64,
-    pub(super) at_once: bool,
 }
 
 impl Endpoint {
@@ -67,7 +66,6 @@ impl Endpoint {
                     challenge: hook.challenge.as_ref().map(|setup| setup.challenge()),
                     ack: hook.ack_status,
                     max_body: hook.max_body.min(most.unwrap_or(usize::MAX)) as u64,
-                    at_once: hook.every.is_zero(),
                 }
             })
             .collect();

@@ -181,6 +181,10 @@ impl<S: Read + Write> Sender<S> {
         }
     }
 
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
     /// Sends a request and reads its answer.
     pub fn ask(&mut self, request: &[u8]) -> Reply {
         // It may have been answered before all is written.
