@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use gleaner::clock::{Clock as _, SystemClock};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 use support::device::until;
@@ -87,8 +87,7 @@ fn deliveries() -> (Vec<Delivery>, u64) {
 
 /// As many for each hook, signed here, from 1 to 28 kB.
 fn own(count: usize) -> Vec<Delivery> {
-    let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let second = i64::try_from(second.as_secs()).unwrap();
+    let second = SystemClock.wall().as_second();
     let mut all = Vec::new();
     for nth in 0..count {
         let body = json!({
