@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use gleaner::clock::{Clock as _, SystemClock};
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject as _;
@@ -235,10 +236,7 @@ fn a_signed_time_waits_for_a_clock_and_a_sender_without_one_does_not() {
         println!("hook_reports: this machine's clock is vouched for: its distrust is left out");
         return;
     }
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let second = i64::try_from(now.as_secs()).unwrap();
+    let second = SystemClock.wall().as_second();
     let signed = |id: &str, second: i64| {
         let body = b"{\"type\":\"a\"}";
         hooks::post(
@@ -276,10 +274,7 @@ fn setups_are_answered_at_the_door() {
     }
     let agent = home.run();
     let door = wait_door(&agent);
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let second = now.as_secs();
+    let second = SystemClock.wall().as_second();
     let body = "{\"token\":\"x\",\"challenge\":\"3eZbrw1aB\",\"type\":\"url_verification\"}";
     let signed = hooks::github_signature(format!("v0:{second}:{body}").as_bytes());
     let slack = |signature: &str| {
