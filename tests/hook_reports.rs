@@ -12,16 +12,20 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use gleaner::clock::{Clock as _, SystemClock};
+use gleaner::desk::{Event, InboxWish, Wish};
+use gleaner::inbox::{self, Filter, State};
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
+use support::agent::Gateway;
 use support::device::until;
 use support::gleaner::{Home, Running};
 use support::hooks::{self, SECRET, Sender, WHSEC, delivery, erp, send};
@@ -520,4 +524,80 @@ fn a_payload_that_cannot_be_read_back_is_a_dead_letter_and_those_behind_go_on() 
     });
     let log = agent.log();
     assert!(log.lines().count() < 100, "{log}");
+}
+
+/// What became of every payload, by event id.
+fn states(gateway: &Gateway) -> Vec<(String, State)> {
+    let mut states = Vec::new();
+    inbox::Reader::new(&gateway.state().join(inbox::NAME))
+        .list(&Filter::default(), |listed| {
+            let event = listed.stored.received.event_id.unwrap();
+            states.push((event, listed.state));
+        })
+        .unwrap();
+    states
+}
+
+#[test]
+fn five_tries_make_a_dead_letter_which_a_person_can_have_tried_again() {
+    let upstream = Upstream::start();
+    upstream.answer(|_| Answer::ok().json("[]"));
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), SECRET).unwrap();
+    let hook = erp(
+        hooks::address(),
+        "records = { source = \"items\", at = \"/items\" }",
+    );
+    let named = format!("{:?}", secret.path());
+    let mut gateway = Gateway::of(&upstream)
+        .source("allow_empty = true\nevery = \"1h\"")
+        .more(&hook.replace("\"secret\"", &named))
+        .start();
+    let door = gateway.listen();
+    gateway.run_until_idle();
+    let sending = std::thread::spawn(move || {
+        let bad = send(door, &delivery("bad", "{\"other\":1}"));
+        let good = send(door, &delivery("good", "{\"items\":[{\"id\":1}]}"));
+        (bad.status, good.status)
+    });
+    assert_eq!(gateway.serve(sending), (202, 202));
+    let from = gateway.now();
+    let mut tries = 0;
+    let reason = loop {
+        gateway.run_until_idle();
+        let all = states(&gateway);
+        assert_eq!(all[1], ("good".into(), State::Done), "nobody waits for it");
+        match &all[0].1 {
+            State::Failed { tries: now, .. } => {
+                assert!(*now <= tries + 1, "a try that nobody saw");
+                tries = *now;
+            }
+            State::Dead { tries: all, reason } => {
+                assert_eq!((*all, tries), (5, 4));
+                break reason.clone();
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(reason.contains("/items"), "{reason}");
+    // 30 s, 1, 2 and 4 minutes lie between five tries.
+    assert!(gateway.now().since(from) >= Duration::from_secs(450));
+    let wish = Wish {
+        inbox: Some(InboxWish::RetryDead),
+        ..Wish::default()
+    };
+    let mut changed = None;
+    gateway.agent().carry_out(&wish, &mut |event| {
+        if let Event::Inbox { changed: count } = event {
+            changed = Some(count);
+        }
+    });
+    assert_eq!(changed, Some(1));
+    gateway.run_until_idle();
+    let all = states(&gateway);
+    assert!(
+        matches!(all[0].1, State::Failed { tries: 1, .. }),
+        "{all:?}"
+    );
+    assert_eq!(gateway.keys(), ["1"]);
 }

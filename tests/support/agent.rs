@@ -202,6 +202,21 @@ impl Gateway {
         }
     }
 
+    /// Opens the door, if the config has one: where it is.
+    pub fn listen(&mut self) -> std::net::SocketAddr {
+        self.agent().listen(&|_| None);
+        self.agent().addresses()[0]
+    }
+
+    /// Serves whoever comes until a thread has come to its end.
+    pub fn serve<T>(&self, until: std::thread::JoinHandle<T>) -> T {
+        while !until.is_finished() {
+            let wait = self.wait.as_ref().unwrap();
+            wait.sleep_until(wait.now()).unwrap();
+        }
+        until.join().unwrap()
+    }
+
     /// What stops the process, from another thread, as SIGTERM does.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let wait = self.wait.clone().unwrap();
