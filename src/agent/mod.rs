@@ -1,5 +1,6 @@
 //! The loop: what is due, do one step, wait.
 
+mod apply;
 mod care;
 mod course;
 mod explain;
