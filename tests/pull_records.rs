@@ -617,3 +617,56 @@ fn a_reader_s_index_on_a_column_is_no_obstacle() {
         [["3", "3"]]
     );
 }
+
+#[test]
+fn rows_of_another_key_go_however_that_was_written() {
+    let listing = "[{\"id\":1,\"v\":\"a\"},{\"id\":2,\"v\":\"b\"}]";
+    let keys = [
+        "key = \"/id\"",
+        "key = [\"/id\", \"/v\"]",
+        "key = \"/v\"",
+        "key = [\"/v\", \"/id\"]",
+        "key = [\"/id\"]",
+    ];
+    for deletes in ["", "deletes = \"mark\""] {
+        for (from, to) in keys
+            .iter()
+            .flat_map(|from| keys.iter().map(move |to| (from, to)))
+        {
+            let upstream = Upstream::start();
+            let mut gateway = Gateway::of(&upstream)
+                .source(&format!("{from}\n{deletes}"))
+                .start();
+            sync(&upstream, &mut gateway, listing);
+            gateway.restart_with(&format!("{to}\n{deletes}"));
+            sync(&upstream, &mut gateway, listing);
+            let living = if deletes.is_empty() {
+                ""
+            } else {
+                "WHERE deleted = 0"
+            };
+            let rows = gateway.query(&format!("SELECT count(*) FROM items {living}"));
+            assert_eq!(rows, [["2"]], "{from} to {to} {deletes}");
+            gateway.restart();
+            let report = sync(&upstream, &mut gateway, listing);
+            assert_eq!(
+                report.outcome,
+                Outcome::Unchanged,
+                "{from} to {to}: {report}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_data_db_that_is_taken_away_while_it_is_open_is_made_again() {
+    let upstream = Upstream::start();
+    let mut gateway = Gateway::of(&upstream).start();
+    sync(&upstream, &mut gateway, "[{\"id\":1},{\"id\":2}]");
+    for name in ["data.db", "data.db-wal", "data.db-shm"] {
+        std::fs::remove_file(gateway.state().join(name)).unwrap();
+    }
+    let report = sync(&upstream, &mut gateway, "[{\"id\":1},{\"id\":2}]");
+    assert!(report.outcome.is_complete(), "{report}");
+    assert_eq!(gateway.keys(), ["1", "2"]);
+}

@@ -102,6 +102,23 @@ impl Agent {
         self.state.is_some()
     }
 
+    /// A `data.db` that somebody took away or replaced while it was open: nobody would read what is written there.
+    pub(super) fn notice_replaced_sink(&mut self) {
+        if self
+            .state
+            .take_if(|state| state.sink.is_replaced())
+            .is_none()
+        {
+            return;
+        }
+        log::warn!(
+            "data.db was taken away or replaced while it was open: it is opened anew, and everything is compared"
+        );
+        if let Err(error) = self.open() {
+            log::error!("{error}");
+        }
+    }
+
     /// A store that a pass left poisoned is opened anew before the next one.
     pub(super) fn heal(&mut self) {
         let Some(state) = &mut self.state else { return };

@@ -2,6 +2,7 @@
 
 use crate::config::{Pull, Source};
 use crate::desk::{Course, DriftStatus};
+use crate::pull::advice::advice;
 use crate::pull::plan;
 use crate::pull::progress::Progress;
 use crate::pull::repair::progress_key;
@@ -10,20 +11,21 @@ use crate::state::State;
 use crate::store::SourceId;
 use crate::wait::Wait;
 
-/// What is stored of how far a source has come.
+/// What is stored of how far a source has come, and what an operator should know of it.
 pub(super) fn stored_course(
     state: &State,
     id: SourceId,
     source: &Source,
     wait: &Wait,
-) -> Option<Course> {
+) -> Option<(Course, Vec<String>)> {
     if !matches!(source.pull, Pull::Window(_) | Pull::Cursor(_)) {
         return None;
     }
     let stored = state.store.get(&progress_key(id)).ok()??;
     let progress = Progress::decode(&stored)?;
     let clock = wait.clock();
-    Some(course(source, &progress, clock.offset(clock.wall())))
+    let course = course(source, &progress, clock.offset(clock.wall()));
+    Some((course, advice(source, Some(&progress), None)))
 }
 
 pub(super) fn course(source: &Source, progress: &Progress, offset: i32) -> Course {

@@ -225,7 +225,10 @@ impl Agent {
             if let Ok(id) = state.store.source(name) {
                 runner.status.records = state.store.count(id);
                 if let Some(source) = self.config.sources.get(name) {
-                    runner.status.course = stored_course(state, id, source, &self.wait);
+                    if let Some((course, notes)) = stored_course(state, id, source, &self.wait) {
+                        runner.status.course = Some(course);
+                        runner.status.notes = notes;
+                    }
                 }
             }
             let upstream = self.config.sources.get(name).map(|source| &source.upstream);
@@ -398,6 +401,16 @@ impl Agent {
             .find(|name| !self.config.sources.contains_key(*name));
         if let Some(name) = unknown {
             each(self.no_such_source(name));
+        } else if let (false, Some(name)) = (
+            wish.replay,
+            wish.sources.iter().find(|name| !self.is_pulled(name)),
+        ) {
+            each(Event::Refused {
+                usage: true,
+                reason: format!(
+                    "the records of {name} come by hooks (`pull = \"none\"`): there is nothing to ask for; `gleaner inbox list` shows what came"
+                ),
+            });
         } else if let Err(error) = self.open() {
             each(Event::Refused {
                 usage: false,

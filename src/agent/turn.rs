@@ -22,6 +22,7 @@ impl Agent {
     /// Pulls one source now. The state directory must be open.
     pub fn pull(&mut self, name: &str, order: Order, each: &mut dyn FnMut(Event)) -> Report {
         self.look_at_clock();
+        self.notice_replaced_sink();
         let mut report = self.passes(name, order, each);
         if self.replace_damaged_sink() && !self.wait.stopping() {
             report = self.passes(name, order, each);
@@ -111,6 +112,9 @@ impl Agent {
         let Some(source) = self.config.sources.get(name).cloned() else {
             return failed(Failure::new(Kind::Local, "there is no such source"));
         };
+        if let (true, Some(state)) = (order.replay, self.state.as_mut()) {
+            return replay(&source, &mut state.store, &mut state.sink, &self.wait);
+        }
         if source.pull == Pull::None {
             return failed(Failure::new(
                 Kind::Local,
@@ -135,9 +139,6 @@ impl Agent {
                 "the state directory cannot be used",
             ));
         };
-        if order.replay {
-            return replay(&source, &mut state.store, &mut state.sink, &self.wait);
-        }
         if order.insist {
             client.turn().insist();
         } else if let Some(failure) = client.turn().refuses(self.wait.now()) {

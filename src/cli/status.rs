@@ -124,6 +124,17 @@ fn print(status: &Status) {
         for note in &source.notes {
             output::line(&format!("{name}: {note}"));
         }
+        if let Some(course) = source.course.as_ref().filter(|course| course.observed > 0) {
+            let configured = course.lateness.map_or(String::new(), |lateness| {
+                format!("; `lateness` is {}", output::seconds(lateness))
+            });
+            output::line(&format!(
+                "{name}: of {} records 99 % were visible within {} of their update time, all within {}{configured}",
+                course.observed,
+                output::seconds(course.late_p99),
+                output::seconds(course.late_max)
+            ));
+        }
     }
 }
 

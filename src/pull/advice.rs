@@ -39,12 +39,6 @@ pub fn advice(
     let Some(progress) = progress else {
         return advice;
     };
-    if let Some((missing, known)) = progress.unconfirmed {
-        advice.push(format!(
-            "{missing} of {known} records were missing in the last full pass, more than `max_loss` allows; nothing was deleted. If that is right: gleaner reconcile {} --confirm",
-            source.name
-        ));
-    }
     if let Pull::Window(window) = &source.pull {
         let (records, least) = latest(progress);
         if records >= ENOUGH && least >= window.lateness / 2 {
@@ -146,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_and_missing_records_are_said() {
+    fn drift_is_said() {
         let drift = Drift {
             at: Timestamp::from_second(0).unwrap(),
             why: Full::Due,
@@ -155,18 +149,12 @@ mod tests {
             deleted: 3,
         };
         let progress = Progress {
-            unconfirmed: Some((7, 9)),
             drift: vec![drift],
             ..Progress::default()
         };
         let said = advice(&source(WINDOW), Some(&progress), None);
         assert!(
-            said[0].contains("7 of 9 records")
-                && said[0].ends_with("gleaner reconcile s --confirm"),
-            "{said:?}"
-        );
-        assert!(
-            said[1].contains("found 6 records") && said[1].contains("later than `lateness`"),
+            said[0].contains("found 6 records") && said[0].contains("later than `lateness`"),
             "{said:?}"
         );
     }

@@ -128,7 +128,13 @@ impl Pass<'_, '_> {
             ..self.mode.ours
         };
         let time = date::of_answer(headers, elapsed, ours);
-        let started = time.instant;
+        // An upstream whose clock is ahead would have windows start in the future. Where ours can be believed, the earlier
+        // of the two counts: too early costs a longer window, too late a record.
+        let started = if ours.trust.is_sure() {
+            time.instant.min(ours.wall)
+        } else {
+            time.instant
+        };
         self.span_started = Some(started);
         if self.upstream_started.is_some() {
             return;

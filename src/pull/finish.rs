@@ -59,6 +59,10 @@ impl Pass<'_, '_> {
             let noted = self.tools.sink.note_bad(&self.source.name, &self.bad);
             noted.map_err(|error| sink_failure(&error))?;
         }
+        // Until a person has said so, or the next full pass has them again.
+        if let Some((missing, known)) = self.progress.unconfirmed {
+            return Ok(Outcome::NeedsConfirmation { missing, known });
+        }
         Ok(self.done())
     }
 

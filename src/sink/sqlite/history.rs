@@ -104,7 +104,7 @@ impl SqliteSink {
                 "SELECT {FIRST_SEEN}, fetched, updated, generation, length(CAST(body AS BLOB)), {mark} FROM {} WHERE key = ?1",
                 quoted(&source.name)
             );
-            let key = sql_key(key, source)?;
+            let key = sql_key(key)?;
             self.db
                 .query_row(&query, params![key], |row| {
                     let instant = |text: Option<String>| text.and_then(|text| text.parse().ok());

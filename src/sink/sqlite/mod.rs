@@ -38,6 +38,8 @@ pub struct SqliteSink {
     path: PathBuf,
     id: String,
     damaged: Cell<bool>,
+    /// Device and inode of the file as it was opened.
+    file: Option<(u64, u64)>,
 }
 
 /// How the file was found.
@@ -125,6 +127,7 @@ impl SqliteSink {
             path: path.to_owned(),
             id,
             damaged: Cell::new(false),
+            file: identity(path),
         })
     }
 
@@ -277,6 +280,13 @@ impl SqliteSink {
         self.db.execute_batch(sql).map_err(|e| self.explain(&e))
     }
 
+    /// Whether what is at its path is no longer the file that is open: somebody took it away, or put another one there.
+    /// Readers would not see what is written.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        identity(&self.path) != self.file
+    }
+
     /// Whether the file turned out to be damaged since it was opened: opened again, it is put aside.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
@@ -297,6 +307,12 @@ impl Sink for SqliteSink {
         let written = write_batch(&mut self.db, batch);
         written.map_err(|error| self.explain(&error))
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let meta = std::fs::metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
 }
 
 /// Columns that every table has.
@@ -402,7 +418,7 @@ fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
                 } => {
                     let updated = updated.map(rfc3339);
                     let fixed: [&dyn rusqlite::ToSql; 7] = [
-                        &sql_key(key, source)?,
+                        &sql_key(key)?,
                         body,
                         &updated,
                         &fetched,
@@ -417,7 +433,7 @@ fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
                     upsert.execute(rusqlite::params_from_iter(all))?;
                 }
                 Change::Delete { key, .. } => {
-                    delete.execute(params![sql_key(key, source)?, generation])?;
+                    delete.execute(params![sql_key(key)?, generation])?;
                     removed.execute(params![source.name, key.as_str(), generation])?;
                 }
             }

@@ -34,12 +34,11 @@ pub(super) fn sql_generation(generation: u64) -> i64 {
 
 /// A key as its column holds it: text as text, a whole number as integer (as a blob of digits where SQLite's 64 bits
 /// are too few, so that it stays apart from the text of the same digits), a composite key as its JSON array.
-pub(super) fn sql_key<'a>(
-    key: &'a RecordKey,
-    source: &Source,
-) -> rusqlite::Result<ToSqlOutput<'a>> {
+///
+/// By the key's own form, not by the config's: rows that were written under another `key` have to be found to go.
+pub(super) fn sql_key(key: &RecordKey) -> rusqlite::Result<ToSqlOutput<'_>> {
     let text = key.as_str();
-    if source.key.len() > 1 {
+    if text.starts_with('[') {
         return Ok(ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())));
     }
     if text.starts_with('"') {
