@@ -130,7 +130,7 @@ impl SqliteSink {
                 "SELECT key, digest, updated, {body} FROM {} WHERE {behind} {living} ORDER BY key LIMIT ?2",
                 quoted(&source.name)
             ))?;
-            let after = after.map(|key| sql_key(key)).transpose()?;
+            let after = after.map(sql_key).transpose()?;
             let mut rows = query.query(params![after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
             let mut out = Vec::new();
             while let Some(row) = rows.next()? {
