@@ -294,11 +294,11 @@ fn year(seed: u64, every: i64, style: usize) {
     println!(
         "| | missed | outdated | gone, kept | said again | requests | MB |\n|---|---|---|---|---|---|---|"
     );
-    let mut worst = 0;
+    let (mut worst, mut wrong) = (0, 0);
     for (name, naive) in &naive {
         let verdict = Verdict::of(&naive.rows, &expected);
-        // Polled once a day few are missed for good, but many stay as they were.
-        worst = worst.max(verdict.missed.len() + verdict.outdated.len());
+        worst = worst.max(verdict.missed.len());
+        wrong = wrong.max(verdict.missed.len() + verdict.outdated.len());
         print(name, &verdict, naive.again, naive.requests, naive.bytes);
     }
     let verdicts = ways
@@ -307,7 +307,9 @@ fn year(seed: u64, every: i64, style: usize) {
     for (way, verdict) in ways.iter().zip(&verdicts) {
         print(&way.name, verdict, way.again, way.requests, way.bytes);
     }
-    assert!(worst > 0, "the year was too easy");
+    // Polled once a day few are missed for good, but many stay as they were.
+    assert!(wrong > 0, "the year was too easy");
+    assert!(worst > 0 || every > 8 * HOUR, "nothing was missed");
     let [alone, reconciled, snapshot] = verdicts;
     for key in alone.all() {
         assert!(field.seen(key) != Seen::InTime, "{key} could be seen");
