@@ -21,8 +21,13 @@ const LARGE: usize = 1 << 20;
 const TRIES: u16 = 5;
 const FIRST_WAIT: u64 = 30;
 const LONGEST_WAIT: u64 = 3600;
-/// Event ids that are known at most.
+/// Event ids that are known at most …
 const MOST_IDS: usize = 100_000;
+/// … and so many more until the oldest are forgotten: what is learnt anew afterwards should be worth it.
+const IDS_IN_EXCESS: usize = MOST_IDS / 16;
+/// A batch ends after this span, so that fetches from a slow upstream are marked before there are many to be done again, and
+/// sources have their turn.
+const BATCH_TIME: Duration = Duration::from_secs(10);
 /// How long nothing is processed when its outcome cannot be written down: it would be done over and over.
 const HOLD: Duration = Duration::from_secs(60);
 /// How often old payloads and ids are looked for.
@@ -73,6 +78,7 @@ impl Agent {
         let mut woken = Vec::new();
         let mut carried: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let unreadable = results.len();
+        let started = self.wait.now();
         for (at, taken) in batch.iter().enumerate() {
             let hook = self.config.hooks.get(&taken.stored.received.hook).cloned();
             let result = match &hook {
@@ -91,7 +97,11 @@ impl Agent {
                 }
             };
             results.push((taken.position, taken.tries, result));
-            if self.wait.stopping() {
+            if self.wait.stopping() || self.wait.now().since(started) >= BATCH_TIME {
+                // The rest follows at once.
+                for left in batch.iter().skip(at + 1) {
+                    self.desk_of_hooks.last.remove(&left.stored.received.hook);
+                }
                 break;
             }
         }
@@ -230,6 +240,11 @@ impl Agent {
             }
         }
         self.remember_events();
+        let count = self.state.as_ref().map(|state| state.store.seen_count());
+        if matches!(count, Some(Ok(count)) if count > MOST_IDS + IDS_IN_EXCESS) {
+            // By their number alone, so that it holds without a clock too.
+            self.forget_events(None);
+        }
     }
 
     /// Tells the store the event ids that it has not yet.
@@ -247,6 +262,37 @@ impl Agent {
             }
             reception.with_inbox(|inbox| inbox.marked(up_to));
         }
+    }
+
+    /// Forgets event ids that are too many, or too old by a clock that is trusted.
+    fn forget_events(&mut self, trusted: Option<Timestamp>) {
+        let keep = self.keep_ids();
+        let mut forgotten = 0;
+        while let Some(state) = &mut self.state {
+            match state.store.expire_seen(trusted, keep, MOST_IDS, SLICE) {
+                Ok(0) => break,
+                Ok(gone) => forgotten += gone,
+                Err(error) => {
+                    log::error!("{error}");
+                    break;
+                }
+            }
+            // Between two slices whoever else is served has a turn.
+            if self.wait.breathe().is_err() {
+                break;
+            }
+        }
+        if forgotten > 0 {
+            if let Err(reason) = self.learn_events() {
+                log::error!("{reason}");
+            }
+        }
+    }
+
+    /// How long event ids are known: as long as the hook says that wants it longest.
+    fn keep_ids(&self) -> Duration {
+        let keep = self.config.hooks.values().map(|hook| hook.keep_ids).max();
+        keep.unwrap_or(Duration::from_secs(7 * 86_400))
     }
 
     /// What there is time for when nothing is due: old payloads and ids go, the next segment is made.
@@ -273,23 +319,8 @@ impl Agent {
             log::error!("{error}");
         }
         self.remember_events();
-        let keep = self.config.hooks.values().map(|hook| hook.keep_ids).max();
-        let keep = keep.unwrap_or(Duration::from_secs(7 * 86_400));
-        let mut forgotten = 0;
-        while let Some(state) = &mut self.state {
-            match state.store.expire_seen(trusted, keep, MOST_IDS, SLICE) {
-                Ok(0) => break,
-                Ok(gone) => forgotten += gone,
-                Err(error) => {
-                    log::error!("{error}");
-                    break;
-                }
-            }
-            // Between two slices whoever else is served has a turn.
-            if self.wait.breathe().is_err() {
-                break;
-            }
-        }
+        self.forget_events(trusted);
+        let keep = self.keep_ids();
         if let (Some(now), Some(state)) = (trusted, &mut self.state) {
             let before = now.saturating_sub(keep).unwrap_or(Timestamp::MIN);
             for name in self.config.sources.keys() {
@@ -298,11 +329,6 @@ impl Agent {
                         log::error!("{}", failure.reason);
                     }
                 }
-            }
-        }
-        if forgotten > 0 {
-            if let Err(reason) = self.learn_events() {
-                log::error!("{reason}");
             }
         }
     }

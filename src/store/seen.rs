@@ -11,7 +11,7 @@
 //!
 //! The second entry says up to where in the inbox ids are here. It is written behind them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -269,6 +269,29 @@ impl Store {
         Ok(())
     }
 
+    /// Which of these are known: one walk over the index for all of them.
+    fn known_among(&self, seen: &[Sighting]) -> Result<HashSet<EventKey>, StoreError> {
+        self.load_seen()?;
+        let mut asked: HashMap<u32, Vec<EventKey>> = HashMap::new();
+        for Sighting { key, .. } in seen {
+            asked.entry(mark(&key.0)).or_default().push(*key);
+        }
+        let mut known = HashSet::new();
+        let index = self.seen.borrow();
+        for (number, marks) in index.iter().flat_map(|index| &index.leaves) {
+            let mut maybe = marks.iter().filter_map(|mark| asked.get(mark)).peekable();
+            if maybe.peek().is_none() {
+                continue;
+            }
+            let Some(value) = self.get(&leaf_key(*number))? else {
+                continue;
+            };
+            let leaf = Leaf::decode(&value)?;
+            known.extend(maybe.flatten().filter(|key| leaf.find(**key).is_some()));
+        }
+        Ok(known)
+    }
+
     /// The leaves to write for what was seen, as a part of a commit: should that fail, the store is opened anew.
     pub(super) fn plan_seen(
         &mut self,
@@ -277,10 +300,10 @@ impl Store {
         if seen.is_empty() {
             return Ok(Vec::new());
         }
+        let mut known = self.known_among(&seen)?;
         let mut new: Vec<Sighting> = Vec::new();
         for sighting in seen {
-            let known = new.iter().any(|other| other.key == sighting.key);
-            if !known && self.seen(sighting.key)?.is_none() {
+            if known.insert(sighting.key) {
                 new.push(sighting);
             }
         }
