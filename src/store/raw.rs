@@ -108,11 +108,6 @@ impl Tree {
         (0..TOUCHES).try_for_each(|_| self.db.contains_key(key).map(drop))
     }
 
-    /// The last entry whose key is less than `key`.
-    pub(super) fn before(&self, key: &[u8]) -> Result<Option<(Bytes, Bytes)>, StoreError> {
-        guarded(&self.dir, || self.db.range(..key).next_back().transpose())
-    }
-
     /// All entries from `from` on, in the order of their keys.
     pub(super) fn range(&self, from: Bound<&[u8]>) -> Entries<'_> {
         Entries {

@@ -1,5 +1,7 @@
 //! Commits in parts, and what a cut between them leaves.
 
+use std::ops::Bound;
+
 use super::*;
 use crate::store::plan::{self, Part};
 
@@ -168,4 +170,49 @@ fn what_rides_along_costs_no_write_of_its_own() {
     let mut store = open(&home);
     assert_eq!(kept(&store).as_deref(), Some(&b"second"[..]));
     assert_sound(&mut store);
+}
+
+/// The leaves of a source.
+fn leaves(store: &Store, source: SourceId) -> usize {
+    let entries = store.tree.range(Bound::Unbounded).map(Result::unwrap);
+    entries
+        .filter(|(key, _)| keys::leaf_source(key) == Some(source))
+        .count()
+}
+
+/// What deletions leave behind takes no more leaves than a few times what it needs, in whatever order they come.
+#[test]
+fn thin_leaves_join_whatever_the_order_of_deletions() {
+    const MANY: u32 = 20_000;
+    let some = |n: &u32| n % 10 != 0;
+    let up: Vec<u32> = (0..MANY).filter(some).collect();
+    let down: Vec<u32> = up.iter().rev().copied().collect();
+    let mut scattered = up.clone();
+    scattered.sort_by_key(|n| n.wrapping_mul(0x9E37_79B1));
+    for (order, gone) in [("up", &up), ("down", &down), ("scattered", &scattered)] {
+        let home = tempfile::tempdir().unwrap();
+        let mut store = open(home.path());
+        let source = store.source("parts").unwrap();
+        for first in (0..MANY).step_by(1000) {
+            let batch = records(&mut store, source, first..first + 1000);
+            store.commit(batch).unwrap();
+        }
+        let full = leaves(&store, source);
+        for numbers in gone.chunks(250) {
+            let mut batch = Batch::new();
+            numbers
+                .iter()
+                .for_each(|n| batch.unset(source, &numbered(*n)));
+            store.commit(batch).unwrap();
+        }
+        assert_sound(&mut store);
+        let left = leaves(&store, source);
+        let rows = MANY as usize - gone.len();
+        let needed = full * rows / MANY as usize;
+        println!("{order}: {full} leaves for {MANY} records, {left} for {rows}");
+        assert!(
+            left <= 3 * needed + 2,
+            "{order}: {left} leaves, {needed} needed"
+        );
+    }
 }
