@@ -291,7 +291,8 @@ impl fmt::Display for TlsProblem {
                 f.write_str("the certificate is for another name")
             }
             Self::WrongName { presented } => {
-                write!(f, "the certificate is for {}", presented.join(", "))
+                let names = presented.join(", ");
+                write!(f, "the certificate is for {names}, not for this host")
             }
             Self::Expired {
                 not_after: Some(end),
@@ -318,6 +319,9 @@ impl From<rustls::Error> for TlsProblem {
             rustls::Error::AlertReceived(alert) if is_about_our_certificate(alert) => {
                 Self::ClientRefused(format!("{alert:?}"))
             }
+            rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
+                Self::Other("what came is no TLS: plain HTTP at this port?".into())
+            }
             other => Self::Other(other.to_string()),
         }
     }
@@ -330,6 +334,7 @@ fn of_certificate(error: CertificateError) -> TlsProblem {
             presented: Vec::new(),
         },
         CertificateError::NotValidForNameContext { presented, .. } => {
+            let presented = presented.iter().map(|name| bare_name(name)).collect();
             TlsProblem::WrongName { presented }
         }
         CertificateError::Expired => TlsProblem::Expired { not_after: None },
@@ -366,4 +371,13 @@ fn is_about_our_certificate(alert: AlertDescription) -> bool {
 
 pub(super) fn instant(time: UnixTime) -> Option<Timestamp> {
     Timestamp::from_second(i64::try_from(time.as_secs()).ok()?).ok()
+}
+
+/// A name as people write it; rustls tells `DnsName("db.example")` or `IpAddress(192.0.2.1)`.
+fn bare_name(told: &str) -> String {
+    let inner = told
+        .split_once('(')
+        .and_then(|(_, rest)| rest.strip_suffix(')'))
+        .unwrap_or(told);
+    inner.trim_matches('"').to_owned()
 }

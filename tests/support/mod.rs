@@ -29,4 +29,5 @@ pub mod replay;
 pub mod season;
 pub mod trace;
 pub mod upstream;
+pub mod wire;
 pub mod world;
