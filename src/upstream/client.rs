@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
-use ureq::http::{HeaderName, HeaderValue, Method, Request, Response};
+use ureq::http::{Method, Response};
 use url::Url;
 
-use super::auth::{Credential, resolve, sensitive};
-use super::conditional::{Sent, Validators, Variant, age_of, http_date, retry_after};
+use super::auth::Credential;
+use super::conditional::{Validators, Variant, age_of, http_date, retry_after};
 use super::date::{UpstreamTime, of_answer};
 use super::exchange::Exchange;
 pub use super::exchange::shown;
@@ -20,26 +20,24 @@ use super::limit::Limited;
 use super::line::Line;
 use super::manners::manners;
 use super::outcome::{Asked, Coding, Expect, Failure, Kind, Verdict, classify, coding};
-use super::search::fill;
+use super::redirect::redirected;
 use super::tls::TlsClock;
 use super::turn::{Turn, pause_before_redirect};
 use crate::clock::{Sighting, Timestamp};
 use crate::config::{Limits, Secret, Upstream};
 
-/// The most redirects of one request.
-const MAX_HOPS: usize = 5;
 /// How much of an unwanted body is read to keep its connection.
 const DRAIN: u64 = 16 * 1024;
 
 /// One upstream, ready to be asked.
 pub struct Client {
-    agent: ureq::Agent,
-    line: Line,
-    home: Url,
-    credential: Credential,
-    headers: Vec<(String, Secret)>,
+    pub(super) agent: ureq::Agent,
+    pub(super) line: Line,
+    pub(super) home: Url,
+    pub(super) credential: Credential,
+    pub(super) headers: Vec<(String, Secret)>,
     limits: Limits,
-    requests: u64,
+    pub(super) requests: u64,
     clock: Arc<TlsClock>,
     turn: Turn,
     /// What time it is by the upstream's own origin, over TLS.
@@ -206,23 +204,6 @@ impl Client {
         }
     }
 
-    /// The request fields that a `Vary` may name, as a variant may know them.
-    fn sent(&self) -> Vec<(String, Sent)> {
-        let mut sent: Vec<(String, Sent)> = self
-            .headers
-            .iter()
-            .map(|(name, value)| {
-                let value = match value {
-                    Secret::Literal(text) => Sent::Plain(text.clone()),
-                    _ => Sent::Secret,
-                };
-                (name.clone(), value)
-            })
-            .collect();
-        sent.push(("accept-encoding".into(), Sent::Plain("gzip".into())));
-        sent
-    }
-
     /// Whether an answer that was this variant may be asked for conditionally.
     #[must_use]
     pub fn selects(&self, variant: &Variant) -> bool {
@@ -371,163 +352,6 @@ impl Client {
             proven_end,
         }
     }
-
-    /// Sends one request; on a kept connection that turns out dead, once more on a new one.
-    fn send(
-        &mut self,
-        url: &Url,
-        validators: Option<&Validators>,
-        ask: &Ask<'_>,
-    ) -> Result<Response<ureq::Body>, Failure> {
-        let search = ask.search.map(|template| fill(url, template));
-        let url = search.as_ref().map_or(url, |search| &search.url);
-        let mut request = self.request(url, validators, ask.expect)?;
-        if search.is_some() {
-            *request.method_mut() = Method::POST;
-            let json = HeaderValue::from_static("application/json");
-            request.headers_mut().insert("content-type", json);
-        }
-        for second in [false, true] {
-            self.requests += 1;
-            self.line.begin_request();
-            let answered = match &search {
-                None => self.agent.run(request.clone()),
-                Some(search) => self
-                    .agent
-                    .run(request.clone().map(|()| search.body.clone())),
-            };
-            match answered {
-                Ok(response) => return Ok(response),
-                Err(error) => {
-                    let state = self.line.conn_state();
-                    let died =
-                        state.reused && state.answered == 0 && !super::cause::is_stop(&error);
-                    if second || !died {
-                        return Err(failure_of(&error).at(shown(url)));
-                    }
-                    log::debug!(
-                        "{}: the kept connection had died, once more on a new one",
-                        shown(url)
-                    );
-                }
-            }
-        }
-        Err(Failure::new(Kind::Failing, "the connection died twice").at(shown(url)))
-    }
-
-    fn request(
-        &mut self,
-        url: &Url,
-        validators: Option<&Validators>,
-        expect: Expect,
-    ) -> Result<Request<()>, Failure> {
-        let wrong =
-            |_| Failure::new(Kind::Refused, "this is no URL that can be asked").at(shown(url));
-        let mut request = Request::builder()
-            .method(Method::GET)
-            .uri(url.as_str())
-            .body(())
-            .map_err(wrong)?;
-        let fields = request.headers_mut();
-        fields.insert("accept-encoding", HeaderValue::from_static("gzip"));
-        if expect == Expect::Json {
-            fields.insert("accept", HeaderValue::from_static("application/json"));
-        }
-        if let Some(validators) = validators {
-            insert(fields, "if-none-match", validators.etag.as_deref());
-            insert(
-                fields,
-                "if-modified-since",
-                validators.last_modified.as_deref(),
-            );
-        }
-        if url.origin() == self.home.origin() {
-            for (name, secret) in &self.headers {
-                let value = resolve(secret)?;
-                let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-                    Failure::new(Kind::Local, format!("{name} is no header field name"))
-                })?;
-                fields.insert(name, sensitive(value.expose())?);
-            }
-            let (agent, line) = (&self.agent, &self.line);
-            let requests = &mut self.requests;
-            let fetch = |url: &Url, credential: &HeaderValue, form: String| {
-                *requests += 1;
-                fetch_token(agent, line, url, credential, form)
-            };
-            if let Some((name, value)) = self.credential.field(self.line.wait().now(), fetch)? {
-                let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-                    Failure::new(Kind::Local, format!("{name} is no header field name"))
-                })?;
-                fields.insert(name, value);
-            }
-        }
-        Ok(request)
-    }
-}
-
-fn insert(fields: &mut ureq::http::HeaderMap, name: &'static str, value: Option<&[u8]>) {
-    if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
-        fields.insert(name, value);
-    }
-}
-
-/// Asks a token endpoint (RFC 6749 4.4.2).
-fn fetch_token(
-    agent: &ureq::Agent,
-    line: &Line,
-    url: &Url,
-    credential: &HeaderValue,
-    form: String,
-) -> Result<Vec<u8>, Failure> {
-    let place = format!("token endpoint {}", shown(url));
-    line.begin_request();
-    let sent = agent
-        .post(url.as_str())
-        .header("authorization", credential)
-        .header("content-type", "application/x-www-form-urlencoded")
-        .header("accept", "application/json")
-        .send(form);
-    let mut response = sent.map_err(|error| failure_of(&error).at(&place))?;
-    let status = response.status().as_u16();
-    match status {
-        200 => response
-            .body_mut()
-            .with_config()
-            .limit(64 * 1024)
-            .read_to_vec()
-            .map_err(|error| failure_of(&error).at(&place)),
-        400 | 401 | 403 => Err(Failure::new(
-            Kind::Denied,
-            format!("{status}: client id or secret are not accepted"),
-        )
-        .at(place)),
-        429 | 500..=599 => Err(Failure::new(Kind::Failing, format!("{status}")).at(place)),
-        _ => Err(Failure::new(Kind::Refused, format!("{status}")).at(place)),
-    }
-}
-
-/// Where a redirect leads. Never from TLS to plain text; never for ever.
-fn redirected(from: &Url, location: &str, hops: usize) -> Result<Url, Failure> {
-    let fail = |reason: String| Err(Failure::new(Kind::Failing, reason).at(shown(from)));
-    if hops > MAX_HOPS {
-        return fail(format!("more than {MAX_HOPS} redirects"));
-    }
-    let Ok(mut to) = from.join(location) else {
-        return fail("redirected to something that is no URL".into());
-    };
-    to.set_fragment(None);
-    match (from.scheme(), to.scheme()) {
-        ("https", "http") => fail(format!(
-            "redirected from https to http ({}), which is not followed",
-            shown(&to)
-        )),
-        (_, "http" | "https") if to.host_str().is_some_and(|host| !host.is_empty()) => Ok(to),
-        // Not as it came: what cannot be taken apart may hold a secret anywhere.
-        (_, scheme) => fail(format!(
-            "redirected to a URL of the scheme {scheme:.20}, which cannot be followed"
-        )),
-    }
 }
 
 /// Reads a small unwanted body so that its connection can be kept. A 304 has none to be read.
@@ -559,43 +383,4 @@ pub fn idle_age(every: Duration) -> Duration {
     every
         .saturating_add(Duration::from_secs(60))
         .clamp(Duration::from_secs(60), Duration::from_secs(3600))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_logged_of_a_url_holds_no_secret() {
-        let url = Url::parse("https://user:pass@a.example:8443/p/q?token=secret&x=1#frag").unwrap();
-        assert_eq!(shown(&url), "https://a.example:8443/p/q?token=…&x=…");
-    }
-
-    #[test]
-    fn redirects_by_our_rules() {
-        let from = Url::parse("https://a.example/x/y?q=1").unwrap();
-        let table = [
-            ("/z", Some("https://a.example/z")),
-            ("z#part", Some("https://a.example/x/z")),
-            ("//b.example/z", Some("https://b.example/z")),
-            ("http://a.example/z", None),
-            ("ftp://a.example/z", None),
-            ("javascript:alert(1)", None),
-            ("http:", None),
-        ];
-        for (location, expected) in table {
-            let to = redirected(&from, location, 1)
-                .ok()
-                .map(|url| url.to_string());
-            assert_eq!(to.as_deref(), expected, "{location}");
-        }
-        assert!(redirected(&from, "/z", MAX_HOPS + 1).is_err());
-        let plain = Url::parse("http://a.example/").unwrap();
-        assert_eq!(
-            redirected(&plain, "https://a.example/", 1)
-                .unwrap()
-                .as_str(),
-            "https://a.example/"
-        );
-    }
 }

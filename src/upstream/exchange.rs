@@ -114,3 +114,14 @@ pub fn shown(url: &Url) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_logged_of_a_url_holds_no_secret() {
+        let url = Url::parse("https://user:pass@a.example:8443/p/q?token=secret&x=1#frag").unwrap();
+        assert_eq!(shown(&url), "https://a.example:8443/p/q?token=…&x=…");
+    }
+}

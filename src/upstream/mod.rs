@@ -12,6 +12,9 @@
 //! | [`date`](mod@date) | what time it is upstream (pure) |
 //! | [`headers`] | header fields as the pure rooms read them |
 //! | `auth` | what authorises a request |
+//! | `request` | builds a request and sends it |
+//! | `redirect` | where a redirect leads (pure) |
+//! | `token` | asks a token endpoint |
 //! | `exchange` | what the log says of one request |
 //! | [`limit`] | limits on a body as an adapter |
 //! | [`connect`] | from an upstream's config to a client |
@@ -43,9 +46,12 @@ pub mod line;
 pub mod manners;
 pub mod outcome;
 pub mod proxy;
+mod redirect;
+mod request;
 pub mod search;
 pub mod secure;
 pub mod tls;
+mod token;
 pub mod transport;
 pub mod turn;
 mod verify;
