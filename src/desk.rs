@@ -4,6 +4,7 @@
 //! wishes between steps.
 
 mod answer;
+mod document;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::answer::{
     BadShown, Departed, Explained, Interrupted, Late, Met, OnPage, Pages, RecordShown, StateShown,
 };
+pub use self::document::DocumentStatus;
 use crate::clock::Mono;
 use crate::inbox::RequestId;
 use crate::pull::report::{Line, Tally};
@@ -38,6 +40,12 @@ pub struct Status {
     pub clock: ClockStatus,
     /// The sources by name.
     pub sources: BTreeMap<String, SourceStatus>,
+    /// The documents by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub documents: BTreeMap<String, DocumentStatus>,
+    /// Files below `documents/` that belong to no document of the config, by their path there.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub leftovers: Vec<String>,
     /// The hooks by name, as far as a running agent hears them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub hooks: BTreeMap<String, HookStatus>,
@@ -390,6 +398,8 @@ impl Desk {
             .sources
             .values_mut()
             .for_each(|source| source.reckon(now));
+        let documents = status.documents.values_mut();
+        documents.for_each(|document| document.reckon(now));
         let ear = self.lock().ear.clone();
         if let Some(ear) = ear.0 {
             status.hooks = ear.hooks(now);

@@ -8,6 +8,7 @@
 //! | [`agent`] | the loop: what is due, do one step, wait |
 //! | [`door`], [`desk`] | requests from outside and the control socket; what the agent publishes and what is asked of it |
 //! | [`pull`] | one pass over a collection: fetch → select → compare → deliver → commit |
+//! | [`document`] | one document: ask → receive → verify → publish |
 //! | [`state`] | the state directory: one owner, a store and a sink that agree |
 //! | [`upstream`] | asks an upstream and says what the answer means |
 //! | [`store`] | what is known, in sled; nobody else names it |
@@ -21,7 +22,7 @@
 //!
 //! Rooms that decide are pure: they take state, an answer and *now* as values and return a decision with its reason
 //! ([`upstream::outcome`], [`upstream::conditional`], [`pull::pages`], [`pull::absence`], [`pull::repair::decide`],
-//! [`schedule`]). Rooms that act do what they were told.
+//! [`document::decide`], [`schedule`]). Rooms that act do what they were told.
 
 pub mod agent;
 pub mod cli;
@@ -29,6 +30,7 @@ pub mod clock;
 pub mod config;
 pub mod contract;
 pub mod desk;
+pub mod document;
 pub mod door;
 pub mod hook;
 pub mod inbox;

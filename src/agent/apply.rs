@@ -196,7 +196,7 @@ impl Agent {
             .ok_or_else(|| Trouble::own("its upstream is not configured"))?;
         self.adopt(&source, fingerprint)
             .map_err(|failure| Trouble::of(&failure))?;
-        self.make_client(&source)
+        self.make_client(&source.upstream, source.every)
             .map_err(|failure| Trouble::of(&failure))?;
         let now = self.wait.clock().wall();
         let ask = Ask {

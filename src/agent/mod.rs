@@ -3,6 +3,7 @@
 mod apply;
 mod care;
 mod course;
+mod documents;
 mod explain;
 mod hours;
 mod inbox;
@@ -48,6 +49,7 @@ pub struct Agent {
     clients: BTreeMap<String, Client>,
     hours: Hours,
     runners: BTreeMap<String, Runner>,
+    papers: BTreeMap<String, documents::Paper>,
     ear: listen::Ear,
     desk_of_hooks: process::Desk,
     /// The door was to be opened: it is again when the config was read again.
@@ -123,6 +125,7 @@ impl Agent {
             clients: BTreeMap::new(),
             hours: Hours::default(),
             runners: BTreeMap::new(),
+            papers: BTreeMap::new(),
             ear: listen::Ear::new(reception),
             desk_of_hooks: process::Desk::default(),
             listening: false,
@@ -172,6 +175,7 @@ impl Agent {
             status.version = env!("CARGO_PKG_VERSION").into();
         });
         self.alarms.insert(Topic::Warning, warnings);
+        self.seat_documents();
         self.publish();
     }
 
@@ -192,6 +196,7 @@ impl Agent {
         self.verified = false;
         self.recall_floor();
         self.recall();
+        self.recall_documents();
         // A store that was put aside has to be told what came to the hooks.
         self.ear.hears = false;
         self.open_ear();
@@ -278,11 +283,21 @@ impl Agent {
             .iter()
             .filter(|(name, runner)| runner.due <= now && self.is_pulled(name))
             .min_by_key(|(_, runner)| runner.due)
-            .map(|(name, _)| name.clone());
-        if self.desk_of_hooks.has_turn(due.is_some()) && self.process() {
+            .map(|(name, runner)| (runner.due, name.clone()));
+        let paper = self.due_document(now);
+        if self
+            .desk_of_hooks
+            .has_turn(due.is_some() || paper.is_some())
+            && self.process()
+        {
             return self.wait.now();
         }
-        if let Some(name) = due {
+        if let Some((_, name)) = paper.filter(|(at, _)| due.as_ref().is_none_or(|due| at < &due.0))
+        {
+            self.fetch(&name, Order::default(), &mut |_| ());
+            return self.wait.now();
+        }
+        if let Some((_, name)) = due {
             self.pull(&name, Order::default(), &mut |_| ());
             return self.wait.now();
         }
@@ -296,6 +311,7 @@ impl Agent {
             .iter()
             .filter(|(name, _)| self.is_pulled(name))
             .map(|(_, runner)| runner.due)
+            .chain(self.papers.values().map(|paper| paper.due))
             .chain(self.process_due())
             .chain(self.mend_due())
             .min()
@@ -392,18 +408,31 @@ impl Agent {
         }
         let names = if wish.sources.is_empty() {
             let pulled = self.sources().filter(|name| self.is_pulled(name));
-            pulled.map(str::to_owned).collect()
+            let documents = self.config.documents.keys().map(String::as_str);
+            pulled.chain(documents).map(str::to_owned).collect()
         } else {
             wish.sources.clone()
         };
         let unknown = names
             .iter()
-            .find(|name| !self.config.sources.contains_key(*name));
+            .find(|name| !self.config.sources.contains_key(*name) && !self.is_document(name));
         if let Some(name) = unknown {
             each(self.no_such_source(name));
+        } else if let (true, Some(name)) = (
+            wish.replay || wish.full || wish.confirm,
+            wish.sources.iter().find(|name| self.is_document(name)),
+        ) {
+            each(Event::Refused {
+                usage: true,
+                reason: format!(
+                    "{name} is a document, which has no records: `gleaner sync {name}` asks for it"
+                ),
+            });
         } else if let (false, Some(name)) = (
             wish.replay,
-            wish.sources.iter().find(|name| !self.is_pulled(name)),
+            wish.sources
+                .iter()
+                .find(|name| !self.is_pulled(name) && !self.is_document(name)),
         ) {
             each(Event::Refused {
                 usage: true,
@@ -426,7 +455,10 @@ impl Agent {
                 insist: !wish.sources.is_empty(),
             };
             for name in names {
-                let report = self.pull(&name, order, each);
+                let report = match self.is_document(&name) {
+                    true => self.fetch(&name, order, each),
+                    false => self.pull(&name, order, each),
+                };
                 each(Event::Report(report.line()));
                 if self.wait.stopping() {
                     break;
@@ -437,7 +469,8 @@ impl Agent {
     }
 
     fn no_such_source(&self, name: &str) -> Event {
-        let known: Vec<&str> = self.sources().collect();
+        let documents = self.config.documents.keys().map(String::as_str);
+        let known: Vec<&str> = self.sources().chain(documents).collect();
         Event::Refused {
             usage: true,
             reason: format!(
@@ -473,6 +506,7 @@ impl Agent {
             })
             .collect();
         self.desk.publish(|status| status.sources = sources);
+        self.publish_documents();
     }
 
     /// The control socket's permissions.

@@ -6,7 +6,7 @@ use super::course::course;
 use super::manners::{put_off, remember_pause, remembered_pause};
 use super::{Agent, Order, Runner};
 use crate::clock::{Mono, Timestamp};
-use crate::config::{self, Pull, Source};
+use crate::config::{self, Pull};
 use crate::desk::{Event, Totals};
 use crate::pull::advice::advice;
 use crate::pull::collection::{Mode, Tools, pass};
@@ -125,7 +125,7 @@ impl Agent {
             return failed(Failure::new(Kind::Local, "its upstream is not configured"));
         };
         let fingerprint = config::fingerprint(&source, upstream);
-        if let Err(failure) = self.make_client(&source) {
+        if let Err(failure) = self.make_client(&source.upstream, source.every) {
             return failed(failure);
         }
         let Some(upstream) = self.config.upstreams.get(&source.upstream) else {
@@ -200,32 +200,34 @@ impl Agent {
         report
     }
 
-    /// Makes the client of a source's upstream, if there is none yet.
-    pub(super) fn make_client(&mut self, source: &Source) -> Result<(), Failure> {
-        if self.clients.contains_key(&source.upstream) {
+    /// Makes the client of an upstream, if there is none yet, for who asks it that often.
+    pub(super) fn make_client(&mut self, name: &str, every: Duration) -> Result<(), Failure> {
+        if self.clients.contains_key(name) {
             return Ok(());
         }
-        let Some(upstream) = self.config.upstreams.get(&source.upstream) else {
+        let Some(upstream) = self.config.upstreams.get(name) else {
             return Err(Failure::new(Kind::Local, "its upstream is not configured"));
         };
-        let slowest = self
-            .config
-            .sources
-            .values()
-            .filter(|other| other.upstream == source.upstream)
-            .map(|other| other.every)
+        let sources = self.config.sources.values();
+        let sources = sources.map(|source| (&source.upstream, source.every));
+        let documents = self.config.documents.values();
+        let documents = documents.map(|document| (&document.upstream, document.every));
+        let slowest = sources
+            .chain(documents)
+            .filter(|(upstream, _)| *upstream == name)
+            .map(|(_, every)| every)
             .max();
         let mut client = self
             .shared
-            .client(upstream, idle_age(slowest.unwrap_or(source.every)))?;
+            .client(upstream, idle_age(slowest.unwrap_or(every)))?;
         let pause = self
             .state
             .as_ref()
-            .and_then(|state| remembered_pause(state, &source.upstream, self.wait.clock().wall()));
+            .and_then(|state| remembered_pause(state, name, self.wait.clock().wall()));
         if let Some(pause) = pause {
             client.turn().pause(pause, self.wait.now());
         }
-        self.clients.insert(source.upstream.clone(), client);
+        self.clients.insert(name.to_owned(), client);
         Ok(())
     }
 
@@ -374,7 +376,7 @@ fn note_status(runner: &mut Runner, report: &Report, (now, wall): (Mono, Timesta
     }
 }
 
-fn ended(report: &Report, in_a_row: u32) -> Ended {
+pub(super) fn ended(report: &Report, in_a_row: u32) -> Ended {
     match &report.outcome {
         Outcome::Failed(failure) => Ended::Failed {
             kind: failure.kind,
@@ -389,7 +391,7 @@ fn ended(report: &Report, in_a_row: u32) -> Ended {
 
 /// Whether a source stands differently than at its last pass, so that local readers should know now. A change and then none
 /// is the same to them: whoever finds nothing new writes nothing.
-fn turned(before: &str, now: &Outcome) -> bool {
+pub(super) fn turned(before: &str, now: &Outcome) -> bool {
     let went_well = [Outcome::Changed.word(), Outcome::Unchanged.word()];
     before != now.word() && !(went_well.contains(&before) && went_well.contains(&now.word()))
 }
@@ -414,7 +416,7 @@ fn sum(first: &Tally, second: &Tally) -> Tally {
 }
 
 /// A number in 0..1, so that a fleet does not knock in step.
-fn dice() -> f64 {
+pub(super) fn dice() -> f64 {
     let mut bytes = [0u8; 4];
     // Without entropy yet (early boot) the middle is as good as any.
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {

@@ -13,7 +13,9 @@ pub(super) fn check(config: Config, wait: &Wait, live: bool) -> Exit {
         return Exit::Ok;
     }
     let wish = Wish {
-        sources: config.sources.keys().cloned().collect(),
+        sources: (config.sources.keys().chain(config.documents.keys()))
+            .cloned()
+            .collect(),
         probe: true,
         ..Wish::default()
     };

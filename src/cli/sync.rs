@@ -68,16 +68,17 @@ impl Shape {
 /// Carries a wish out: here, or by the agent that holds the state directory.
 pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> Exit {
     let socket = config.agent.control.clone();
-    if config.sources.is_empty() {
-        output::error("the config has no [source.NAME] yet");
+    if config.sources.is_empty() && config.documents.is_empty() {
+        output::error("the config has no [source.NAME] and no [document.NAME] yet");
         return Exit::Config;
     }
     let unknown = wish
         .sources
         .iter()
-        .find(|name| !config.sources.contains_key(*name));
+        .find(|name| !config.sources.contains_key(*name) && !config.documents.contains_key(*name));
     if let Some(name) = unknown {
-        let known: Vec<&str> = config.sources.keys().map(String::as_str).collect();
+        let names = config.sources.keys().chain(config.documents.keys());
+        let known: Vec<&str> = names.map(String::as_str).collect();
         output::error(&format!(
             "there is no source \"{name}\"; the config has: {}",
             known.join(", ")

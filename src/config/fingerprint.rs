@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Cursor, Deletes, Format, Ignore, OnBad, Pull, Source, Updated, Upstream};
+use super::{Cursor, Deletes, Document, Format, Ignore, OnBad, Pull, Source, Updated, Upstream};
 
 /// The first 8 bytes of SHA-256 over everything in the config that gives meaning to what the store keeps of a source:
 /// where it is and whose view (`url`, `scope`), what a record is (`format`, `records`, `key`, `ignore`, `deleted`,
@@ -75,6 +75,18 @@ pub fn scope_fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
     let mut hash = Fields(Sha256::new_with_prefix(b"gleaner scope 1"));
     hash.field("scope", [upstream.scope.as_str()]);
     hash.field("key", source.key.iter().map(ToString::to_string));
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.0.finalize()[..8]);
+    first
+}
+
+/// The first 8 bytes of SHA-256 over where a document is and whose view of it is kept (`url`, `scope`): what is held of another
+/// one vouches for nothing. Which file it is kept as, and what it is checked against, make no difference.
+#[must_use]
+pub fn document_fingerprint(document: &Document, upstream: &Upstream) -> [u8; 8] {
+    let mut hash = Fields(Sha256::new_with_prefix(b"gleaner document 1"));
+    hash.field("url", [document.url.as_str()]);
+    hash.field("scope", [upstream.scope.as_str()]);
     let mut first = [0; 8];
     first.copy_from_slice(&hash.0.finalize()[..8]);
     first

@@ -1,6 +1,7 @@
 //! The configuration: the file as written becomes a checked [`Config`], or an error with file, line and what was expected.
 
 mod check;
+mod document;
 mod door;
 mod error;
 mod findings;
@@ -18,12 +19,13 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+pub use self::document::{Document, Proof, parse_sha256};
 pub use self::door::{
     Carried, Door, DoorLimits, DoorTls, Fetch, Hook, HookSecret, HookSecretError, HookSecretReason,
     Listen, Setup,
 };
 pub use self::error::{Errors, Place, Problem};
-pub use self::fingerprint::{fingerprint, scope_fingerprint};
+pub use self::fingerprint::{document_fingerprint, fingerprint, scope_fingerprint};
 pub use self::print::print;
 pub use self::secret::{Env, MAX_LEN as MAX_SECRET_LEN, SecretError, SecretReason, SecretValue};
 pub use crate::json::time::TimeFormat;
@@ -104,6 +106,8 @@ pub struct Config {
     pub upstreams: BTreeMap<String, Upstream>,
     /// Collections by name.
     pub sources: BTreeMap<String, Source>,
+    /// Files by name.
+    pub documents: BTreeMap<String, Document>,
     /// Where webhooks come in.
     pub door: Option<Door>,
     /// Webhook endpoints by name; none without a door.
@@ -127,6 +131,8 @@ pub struct Agent {
     pub checkpoint: Duration,
     /// A file that is touched whenever this machine's clock is set. Default: those of the time daemons that we know.
     pub time_sync: Option<PathBuf>,
+    /// Bytes that all documents may take, unfinished downloads included. Default 4 GiB.
+    pub documents_quota: u64,
 }
 
 /// `[upstream.NAME]`: one API host, and whose view of it this is.

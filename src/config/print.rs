@@ -1,5 +1,6 @@
 //! The effective configuration as TOML: what was written with every default filled in. It parses to an equal [`Config`].
 
+mod document;
 mod door;
 
 use std::fmt::Write;
@@ -38,6 +39,15 @@ pub fn print(config: &Config) -> String {
                 .upstreams
                 .get(&part.upstream)
                 .map(|upstream| &upstream.base),
+        );
+    }
+    for (name, part) in &config.documents {
+        let upstream = config.upstreams.get(&part.upstream);
+        document::document(
+            &mut text,
+            name,
+            part,
+            upstream.map(|upstream| &upstream.base),
         );
     }
     if let Some(part) = &config.door {
@@ -81,6 +91,7 @@ fn agent(text: &mut Text, agent: &Agent) {
     if let Some(file) = &agent.time_sync {
         text.line("time_sync", path(file));
     }
+    text.string("documents_quota", &print_size(agent.documents_quota));
 }
 
 fn upstream(text: &mut Text, name: &str, upstream: &Upstream) {

@@ -20,8 +20,8 @@ const fn keys(known: &'static [&'static str]) -> Keys {
 }
 
 pub(super) const TOP: Keys = Keys {
-    known: &["agent", "upstream", "source", "door", "hook"],
-    later: &["document", "remote"],
+    known: &["agent", "upstream", "source", "document", "door", "hook"],
+    later: &["remote"],
     upstream: &[],
 };
 pub(super) const AGENT: Keys = keys(&[
@@ -31,6 +31,7 @@ pub(super) const AGENT: Keys = keys(&[
     "control_mode",
     "checkpoint",
     "time_sync",
+    "documents_quota",
 ]);
 pub(super) const UPSTREAM: Keys = Keys {
     known: &[
@@ -105,6 +106,33 @@ pub(super) const SOURCE: Keys = Keys {
         "min_interval",
         "limits",
     ],
+};
+pub(super) const DOCUMENT: Keys = Keys {
+    known: &[
+        "upstream",
+        "path",
+        "url",
+        "params",
+        "file",
+        "every",
+        "jitter",
+        "stale_after",
+        "sha256",
+        "sha256_url",
+        "max_size",
+        "allow_empty",
+        "content_type",
+        "ignore_no_store",
+        "max_skip",
+        "recheck",
+        "auth",
+        "headers",
+        "scope",
+        "extra_ca",
+        "proxy",
+    ],
+    later: &["on_change"],
+    upstream: SOURCE.upstream,
 };
 /// Keys of a source that describe its own upstream, beside `url` only.
 pub(super) const SOURCE_UPSTREAM: [&str; 5] = ["auth", "headers", "scope", "extra_ca", "proxy"];

@@ -2,10 +2,10 @@
 
 /// Appends fields.
 #[derive(Debug, Default)]
-pub(super) struct Writer(Vec<u8>);
+pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    pub(super) fn number(&mut self, mut value: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, mut value: u64) -> &mut Self {
         while value >= 0x80 {
             self.0.push(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
             value >>= 7;
@@ -14,44 +14,44 @@ impl Writer {
         self
     }
 
-    pub(super) fn signed(&mut self, value: i64) -> &mut Self {
+    pub(crate) fn signed(&mut self, value: i64) -> &mut Self {
         // Zigzag: small magnitudes stay short whatever their sign.
         let bits = u64::from_le_bytes(value.to_le_bytes());
         self.number(if value < 0 { !(bits << 1) } else { bits << 1 })
     }
 
-    pub(super) fn bytes(&mut self, value: &[u8]) -> &mut Self {
+    pub(crate) fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.number(value.len() as u64);
         self.0.extend_from_slice(value);
         self
     }
 
-    pub(super) fn optional(&mut self, value: Option<&[u8]>) -> &mut Self {
+    pub(crate) fn optional(&mut self, value: Option<&[u8]>) -> &mut Self {
         match value {
             None => self.number(0),
             Some(value) => self.number(1).bytes(value),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         self.0
     }
 }
 
 /// Reads them back. `None` at any point: the entry is not what was written.
 #[derive(Debug)]
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    pub(super) fn number(&mut self) -> Option<u64> {
+    pub(crate) fn number(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let (&byte, rest) = self.0.split_first()?;
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(super) fn signed(&mut self) -> Option<i64> {
+    pub(crate) fn signed(&mut self) -> Option<i64> {
         let value = self.number()?;
         let bits = if value & 1 == 1 {
             !(value >> 1)
@@ -74,14 +74,14 @@ impl<'a> Reader<'a> {
         Some(i64::from_le_bytes(bits.to_le_bytes()))
     }
 
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.number()?).ok()?;
         let (value, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(value)
     }
 
-    pub(super) fn optional(&mut self) -> Option<Option<&'a [u8]>> {
+    pub(crate) fn optional(&mut self) -> Option<Option<&'a [u8]>> {
         match self.number()? {
             0 => Some(None),
             1 => Some(Some(self.bytes()?)),
@@ -89,11 +89,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn text(&mut self) -> Option<&'a str> {
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
         std::str::from_utf8(self.bytes()?).ok()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

@@ -20,7 +20,7 @@ pub mod absence;
 mod adopt;
 pub mod advice;
 pub mod carry;
-mod codec;
+pub(crate) mod codec;
 pub mod collection;
 mod course;
 pub mod cursor;

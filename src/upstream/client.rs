@@ -20,6 +20,7 @@ use super::limit::Limited;
 use super::line::Line;
 use super::manners::manners;
 use super::outcome::{Asked, Coding, Expect, Failure, Kind, Verdict, classify, coding};
+use super::range::{Rest, Slice};
 use super::redirect::redirected;
 use super::tls::TlsClock;
 use super::turn::{Turn, pause_before_redirect};
@@ -79,6 +80,17 @@ pub enum Answer {
     NotModified(Box<Head>),
 }
 
+/// An answer to who asked for the rest of what is held in part.
+#[derive(Debug)]
+pub enum RestAnswer {
+    /// The rest, or its beginning.
+    Slice(Box<Full>, Slice),
+    /// There is no rest: the whole has so many bytes, if that is said. The head is that of a refusal.
+    Unsatisfied(Box<Head>, Option<u64>),
+    /// Something else than a part.
+    Whole(Answer),
+}
+
 impl Answer {
     /// Its head.
     #[must_use]
@@ -91,7 +103,7 @@ impl Answer {
 }
 
 /// An answer's head.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Head {
     /// Its fields.
     pub headers: Headers,
@@ -109,7 +121,7 @@ pub struct Head {
 pub struct Full {
     /// Its head.
     pub head: Head,
-    /// Its body: decoded, limited, served while it flows. An end without error is the sender's own end.
+    /// Its body: decoded and limited (but for [`Expect::File`]), served while it flows. An end without error is the sender's own end.
     pub body: Box<dyn Read>,
     /// Whether the framing proves where the body ends: a length, chunks or gzip's trailer do, a closing connection does not.
     pub proven_end: bool,
@@ -216,6 +228,35 @@ impl Client {
     /// # Errors
     /// Everything that is not an answer to what was asked, as the kind of trouble it is, with its reason.
     pub fn ask(&mut self, ask: &Ask<'_>, now: Timestamp) -> Result<Answer, Failure> {
+        match self.exchanges(ask, None, now)? {
+            RestAnswer::Whole(answer) => Ok(answer),
+            // Only a request for a part is answered so.
+            RestAnswer::Slice(..) | RestAnswer::Unsatisfied(..) => {
+                Err(Failure::new(Kind::NotOurs, "a part, and all was asked for").at(shown(ask.url)))
+            }
+        }
+    }
+
+    /// Asks for the rest of what is held in part. What is no such rest (another version, another place, a part that is sold as
+    /// the whole) is asked for once more as a whole.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn ask_rest(
+        &mut self,
+        ask: &Ask<'_>,
+        rest: &Rest<'_>,
+        now: Timestamp,
+    ) -> Result<RestAnswer, Failure> {
+        self.exchanges(ask, Some(rest), now)
+    }
+
+    fn exchanges(
+        &mut self,
+        ask: &Ask<'_>,
+        rest: Option<&Rest<'_>>,
+        now: Timestamp,
+    ) -> Result<RestAnswer, Failure> {
         let mut url = ask.url.clone();
         let method = if ask.search.is_some() { "POST" } else { "GET" };
         let (mut hops, mut conditional, mut renewed, mut moved) = (0, true, false, true);
@@ -224,9 +265,11 @@ impl Client {
                 .held
                 .filter(|held| conditional && *held.url == url)
                 .map(|held| held.validators);
+            let rest = rest.filter(|rest| conditional && *rest.url == url);
             self.turn.wait_for(self.line.wait(), &self.home, &url)?;
-            let mut exchange = Exchange::begin(&self.line, (method, &url), held.is_some());
-            let mut response = match self.send(&url, held, ask) {
+            let mut exchange =
+                Exchange::begin(&self.line, (method, &url), held.is_some() || rest.is_some());
+            let mut response = match self.send(&url, (held, rest), ask) {
                 Ok(response) => response,
                 Err(failure) => {
                     exchange.failed(&failure);
@@ -236,6 +279,7 @@ impl Client {
             let headers = headers_of(&response);
             let asked = Asked {
                 validators: held,
+                rest,
                 expect: ask.expect,
                 allow_empty: ask.allow_empty,
                 renewable: self.credential.renewable() && !renewed,
@@ -247,21 +291,31 @@ impl Client {
             self.heed(&url, status, &headers);
             let verdict = classify(status, &headers, &asked);
             exchange.answered(status, &verdict);
-            if !matches!(verdict, Verdict::Body) {
+            if !matches!(verdict, Verdict::Body | Verdict::Slice(_)) {
                 drain(&mut response, status);
             }
             match verdict {
                 Verdict::Body => {
                     let head = self.head(headers, url, moved && hops > 0, elapsed);
-                    return Ok(Answer::Full(Box::new(self.full(head, response, exchange))));
+                    let full = self.full(head, response, exchange, ask.expect);
+                    return Ok(RestAnswer::Whole(Answer::Full(Box::new(full))));
+                }
+                Verdict::Slice(slice) => {
+                    let head = self.head(headers, url, moved && hops > 0, elapsed);
+                    let full = self.full(head, response, exchange, ask.expect);
+                    return Ok(RestAnswer::Slice(Box::new(full), slice));
+                }
+                Verdict::Unsatisfied(total) => {
+                    let head = self.head(headers, url, moved && hops > 0, elapsed);
+                    return Ok(RestAnswer::Unsatisfied(Box::new(head), total));
                 }
                 Verdict::Empty => {
                     let head = self.head(headers, url, moved && hops > 0, elapsed);
-                    return Ok(Answer::Empty(Box::new(head)));
+                    return Ok(RestAnswer::Whole(Answer::Empty(Box::new(head))));
                 }
                 Verdict::NotModified => {
                     let head = self.head(headers, url, moved && hops > 0, elapsed);
-                    return Ok(Answer::NotModified(Box::new(head)));
+                    return Ok(RestAnswer::Whole(Answer::NotModified(Box::new(head))));
                 }
                 Verdict::Unconditionally(why) => {
                     log::debug!(
@@ -300,7 +354,7 @@ impl Client {
     /// Only that the agent stops, that the upstream asked to wait, or that a secret cannot be read.
     pub fn peek(&mut self, url: &Url) -> Result<Option<Headers>, Failure> {
         self.turn.wait_for(self.line.wait(), &self.home, url)?;
-        let mut request = self.request(url, None, Expect::Json)?;
+        let mut request = self.request(url, (None, None), Expect::Json)?;
         *request.method_mut() = Method::HEAD;
         self.requests += 1;
         self.line.begin_request();
@@ -330,18 +384,27 @@ impl Client {
         }
     }
 
-    fn full(&self, head: Head, response: Response<ureq::Body>, exchange: Exchange) -> Full {
+    fn full(
+        &self,
+        head: Head,
+        response: Response<ureq::Body>,
+        exchange: Exchange,
+        expect: Expect,
+    ) -> Full {
         let chunked = head
             .headers
             .list("transfer-encoding")
             .iter()
             .any(|coding| coding.eq_ignore_ascii_case("chunked"));
-        let gzip = coding(&head.headers) == Ok(Coding::Gzip);
+        // A file is kept as it was sent.
+        let gzip = expect != Expect::File && coding(&head.headers) == Ok(Coding::Gzip);
         let body = response.into_body();
         let proven_end = chunked || gzip || body.content_length().is_some();
         let plain = exchange.followed(body.into_with_config().limit(u64::MAX).reader());
         // Of several gzip members each is checked against its trailer, and garbage behind the last is an error.
-        let body: Box<dyn Read> = if gzip {
+        let body: Box<dyn Read> = if expect == Expect::File {
+            Box::new(plain)
+        } else if gzip {
             Box::new(Limited::new(MultiGzDecoder::new(plain), self.limits.body))
         } else {
             Box::new(Limited::new(plain, self.limits.body))

@@ -57,6 +57,8 @@ impl Exchange {
             Verdict::NotModified => "cache revalidated",
             Verdict::Body | Verdict::Empty if self.conditional => "cache outdated",
             Verdict::Body | Verdict::Empty => "not in the cache",
+            Verdict::Slice(_) => "the rest of what is held in part",
+            Verdict::Unsatisfied(_) => "no rest of what is held in part",
             Verdict::Unconditionally(_) => "cache not usable, to be asked again",
             Verdict::Renew => "token refused, to be renewed",
             Verdict::Redirect { .. } => "redirect",

@@ -7,6 +7,7 @@
 //! | [`client`] | asks: builds a request, follows redirects by our rules, turns an answer into what it means |
 //! | [`outcome`] | what an answer means (pure) |
 //! | [`conditional`] | validators, freshness, `Vary`, `Retry-After` (pure) |
+//! | [`range`] | the rest of what is held in part (pure) |
 //! | [`manners`] | how often an upstream lets itself be asked (pure) |
 //! | [`turn`] | when an upstream may be asked next, and the waiting for it |
 //! | [`date`](mod@date) | what time it is upstream (pure) |
@@ -46,6 +47,7 @@ pub mod line;
 pub mod manners;
 pub mod outcome;
 pub mod proxy;
+pub mod range;
 mod redirect;
 mod request;
 pub mod search;

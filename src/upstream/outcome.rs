@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::conditional::Validators;
 use super::headers::Headers;
 use super::manners::{is_rate_limited, wait_after_refusal};
+use super::range::{self, ContentRange, Rest, Slice};
 use crate::clock::Timestamp;
 
 /// What kind of trouble it is. It decides how long we wait and what `status` says.
@@ -95,6 +96,8 @@ impl std::error::Error for Failure {}
 pub struct Asked<'a> {
     /// The validators that the request carried.
     pub validators: Option<&'a Validators>,
+    /// The rest that the request asked for.
+    pub rest: Option<&'a Rest<'a>>,
     /// Which representation is expected.
     pub expect: Expect,
     /// An empty answer is an answer.
@@ -114,6 +117,8 @@ pub enum Expect {
     Json,
     /// Whatever comes.
     Any,
+    /// A file, byte for byte as it is sent, whatever it is: no coding is asked for, and none is undone.
+    File,
 }
 
 /// What to do with an answer, decided on its head alone.
@@ -121,6 +126,10 @@ pub enum Expect {
 pub enum Verdict {
     /// A full representation follows: read it to its end.
     Body,
+    /// The rest that was asked for follows.
+    Slice(Slice),
+    /// There is no rest: the whole has so many bytes, if that is said.
+    Unsatisfied(Option<u64>),
     /// An allowed empty answer: an empty listing.
     Empty,
     /// What we hold is current. The body, if any came, is not read.
@@ -143,21 +152,30 @@ pub enum Verdict {
 /// Decides what an answer's head means for what was asked. Total: every status has a row.
 #[must_use]
 pub fn classify(status: u16, headers: &Headers, asked: &Asked<'_>) -> Verdict {
-    let conditional = asked
+    let validated = asked
         .validators
         .is_some_and(|validators| !validators.is_empty());
+    let conditional = validated || asked.rest.is_some();
     match status {
-        200 => full(headers, asked),
-        203 => full(headers, asked),
+        200 | 203 => full(headers, asked),
         204 | 205 => empty(status, asked),
-        206 => failed(
-            Kind::NotOurs,
-            "206 (a part) to a request for the whole: the upstream or a cache in between is broken",
-        ),
-        304 if !conditional && asked.may_ask_again => {
+        206 => match asked.rest.map(|rest| range::slice(headers, rest)) {
+            Some(Ok(slice)) => Verdict::Slice(slice),
+            Some(Err(why)) if asked.may_ask_again => Verdict::Unconditionally(why),
+            Some(Err(why)) => failed(Kind::NotOurs, why),
+            None => failed(
+                Kind::NotOurs,
+                "206 (a part) to a request for the whole: the upstream or a cache in between is broken",
+            ),
+        },
+        416 if asked.rest.is_some() => Verdict::Unsatisfied(match range::content_range(headers) {
+            Some(ContentRange::Unsatisfied(total)) => Some(total),
+            _ => None,
+        }),
+        304 if !validated && asked.may_ask_again => {
             Verdict::Unconditionally("304 although nothing was held")
         }
-        304 if !conditional => failed(
+        304 if !validated => failed(
             Kind::Failing,
             "304 (not modified) to an unconditional request",
         ),
@@ -252,6 +270,9 @@ fn throttled(status: u16, headers: &Headers, asked: &Asked<'_>) -> Verdict {
 
 fn full(headers: &Headers, asked: &Asked<'_>) -> Verdict {
     if headers.bytes("content-range").is_some() {
+        if asked.rest.is_some() && asked.may_ask_again {
+            return Verdict::Unconditionally("200 with a Content-Range: a part, sold as the whole");
+        }
         return failed(
             Kind::NotOurs,
             "200 with a Content-Range: a part, sold as the whole",
@@ -260,7 +281,8 @@ fn full(headers: &Headers, asked: &Asked<'_>) -> Verdict {
     if let Err(reason) = framing(headers) {
         return failed(Kind::NotOurs, reason);
     }
-    if let Err(codings) = coding(headers) {
+    // What a file may be coded in, its name says: whoever asked for it knows.
+    if let (Err(codings), true) = (coding(headers), asked.expect != Expect::File) {
         return failed(
             Kind::NotOurs,
             format!("Content-Encoding {codings} was not asked for"),
@@ -305,6 +327,11 @@ pub fn coding(headers: &Headers) -> Result<Coding, String> {
         }
         _ => Err(codings.join(", ")),
     }
+}
+
+/// Whether a content coding is named, other than none at all.
+pub(super) fn coding_named(headers: &Headers) -> bool {
+    coding(headers) != Ok(Coding::Identity)
 }
 
 /// Whether the head says without doubt where the body ends (RFC 9112 6.3): one length, or exactly `chunked`. A library that

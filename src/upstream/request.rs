@@ -9,9 +9,13 @@ use super::conditional::{Sent, Validators};
 use super::exchange::shown;
 use super::failure::failure_of;
 use super::outcome::{Expect, Failure, Kind};
+use super::range::Rest;
 use super::search::fill;
 use super::token::fetch_token;
 use crate::config::Secret;
+
+/// What a request is conditional on: what is held in full, and what is held in part.
+pub(super) type Conditions<'a> = (Option<&'a Validators>, Option<&'a Rest<'a>>);
 
 impl Client {
     /// The request fields that a `Vary` may name, as a variant may know them.
@@ -35,12 +39,12 @@ impl Client {
     pub(super) fn send(
         &mut self,
         url: &Url,
-        validators: Option<&Validators>,
+        conditions: Conditions<'_>,
         ask: &Ask<'_>,
     ) -> Result<Response<ureq::Body>, Failure> {
         let search = ask.search.map(|template| fill(url, template));
         let url = search.as_ref().map_or(url, |search| &search.url);
-        let mut request = self.request(url, validators, ask.expect)?;
+        let mut request = self.request(url, conditions, ask.expect)?;
         if search.is_some() {
             *request.method_mut() = Method::POST;
             let json = HeaderValue::from_static("application/json");
@@ -77,7 +81,7 @@ impl Client {
     pub(super) fn request(
         &mut self,
         url: &Url,
-        validators: Option<&Validators>,
+        (validators, rest): Conditions<'_>,
         expect: Expect,
     ) -> Result<Request<()>, Failure> {
         let wrong =
@@ -88,7 +92,12 @@ impl Client {
             .body(())
             .map_err(wrong)?;
         let fields = request.headers_mut();
-        fields.insert("accept-encoding", HeaderValue::from_static("gzip"));
+        // A part of a file is worth something only behind the bytes that are there, so these are asked for as they are.
+        let coding = match expect {
+            Expect::File => "identity",
+            Expect::Json | Expect::Any => "gzip",
+        };
+        fields.insert("accept-encoding", HeaderValue::from_static(coding));
         if expect == Expect::Json {
             fields.insert("accept", HeaderValue::from_static("application/json"));
         }
@@ -99,6 +108,11 @@ impl Client {
                 "if-modified-since",
                 validators.last_modified.as_deref(),
             );
+        }
+        if let Some(rest) = rest {
+            let range = format!("bytes={}-", rest.from);
+            insert(fields, "range", Some(range.as_bytes()));
+            insert(fields, "if-range", Some(rest.validator));
         }
         if url.origin() == self.home.origin() {
             for (name, secret) in &self.headers {

@@ -16,6 +16,7 @@ pub mod device;
 pub mod dice;
 pub mod door;
 pub mod feed;
+pub mod files;
 pub mod gleaner;
 pub mod hooks;
 pub mod kinto;

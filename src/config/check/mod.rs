@@ -2,6 +2,7 @@
 //! collected, not only the first thing.
 
 mod auth;
+mod document;
 mod door;
 mod hook;
 mod pages;
@@ -23,7 +24,7 @@ use url::Url;
 
 pub(super) use self::place::NOWHERE;
 use super::findings::Check;
-use super::raw::{AGENT, HOOK, SOURCE, TOP, UPSTREAM};
+use super::raw::{AGENT, DOCUMENT, HOOK, SOURCE, TOP, UPSTREAM};
 use super::reader::{Item, Table};
 use super::secret::Env;
 use super::{Agent, Config, Upstream};
@@ -62,6 +63,15 @@ pub(super) fn check(
             sources.insert(name.to_owned(), source);
         }
     }
+    let mut documents = BTreeMap::new();
+    let document_sections = sections(check, &top, "document");
+    for (name, table) in &document_sections {
+        if let Some(document) = document::document(check, name, table, &top, &mut upstreams) {
+            used.push(document.upstream.clone());
+            documents.insert((*name).to_owned(), document);
+        }
+    }
+    document::together(check, &documents, &document_sections, &sources);
     let door = door::door(check, &top);
     let mut hooks = BTreeMap::new();
     let hook_sections = sections(check, &top, "hook");
@@ -85,7 +95,7 @@ pub(super) fn check(
             .warnings
             .push(format!("upstream.{name}: no source uses it"));
     }
-    if sources.is_empty() {
+    if sources.is_empty() && documents.is_empty() {
         check
             .warnings
             .push("there is no [source.NAME]: nothing will be pulled".to_owned());
@@ -96,6 +106,7 @@ pub(super) fn check(
         agent: agent?,
         upstreams,
         sources,
+        documents,
         door,
         hooks,
         warnings,
@@ -128,7 +139,7 @@ fn reconcile_daily(
     }
 }
 
-/// The sub-tables of `[upstream]`, `[source]` or `[hook]` in the file's order, names checked.
+/// The sub-tables of `[upstream]`, `[source]`, `[document]` or `[hook]` in the file's order, names checked.
 fn sections<'t>(check: &mut Check, top: &Table<'t>, kind: &str) -> Vec<(&'t str, Table<'t>)> {
     let expected = format!("sections [{kind}.NAME]");
     let Some(all) = top.item(kind) else {
@@ -136,6 +147,7 @@ fn sections<'t>(check: &mut Check, top: &Table<'t>, kind: &str) -> Vec<(&'t str,
     };
     let keys = match kind {
         "source" => &SOURCE,
+        "document" => &DOCUMENT,
         "hook" => &HOOK,
         _ => &UPSTREAM,
     };
@@ -268,6 +280,7 @@ fn agent(check: &mut Check, top: &Table<'_>, env: Env<'_>) -> Option<Agent> {
             .unwrap_or(0o660),
         checkpoint,
         time_sync: table.item("time_sync").and_then(|item| path(check, &item)),
+        documents_quota: table.size(check, "documents_quota", 4 << 30, 1 << 50),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Where a source is: its upstream and its URL.
+//! Where a source or a document is: its upstream and its URL.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(in crate::config) const NOWHERE: &str = "none:/";
 /// The upstream's name and the URL, either from `upstream` and `path` or from `url`.
 pub(super) fn place(
     check: &mut Check,
-    name: &str,
+    (kind, name): (&str, &str),
     table: &Table<'_>,
     top: &Table<'_>,
     upstreams: &mut BTreeMap<String, Upstream>,
@@ -30,7 +30,7 @@ pub(super) fn place(
         table.item("upstream"),
         table.item("path"),
     ) {
-        (Some(url), None, None) => own_upstream(check, name, table, top, &url, upstreams),
+        (Some(url), None, None) => own_upstream(check, (kind, name), table, top, &url, upstreams),
         (Some(url), upstream, path) => {
             let other = upstream
                 .or(path)
@@ -58,7 +58,7 @@ pub(super) fn place(
             for stray in SOURCE_UPSTREAM.iter().filter_map(|key| table.item(key)) {
                 check.hide_all(stray.value);
                 let what = format!(
-                    "`{}` is written in a source that has an `upstream`",
+                    "`{}` is written in a {kind} that has an `upstream`",
                     stray.label
                 );
                 check.error(&stray.key, what, "it in [upstream.NAME]");
@@ -99,7 +99,7 @@ fn nowhere(
 /// Makes the upstream of a source that has a `url` of its own.
 fn own_upstream(
     check: &mut Check,
-    name: &str,
+    (kind, name): (&str, &str),
     table: &Table<'_>,
     top: &Table<'_>,
     item: &Item<'_>,
@@ -107,7 +107,7 @@ fn own_upstream(
 ) -> Option<(String, Url)> {
     if has_section(top, "upstream", name) {
         let what =
-            format!("the source {name:?} has a `url`, and there is an [upstream.{name}] as well");
+            format!("the {kind} {name:?} has a `url`, and there is an [upstream.{name}] as well");
         check.error(
             &item.key,
             what,
@@ -210,11 +210,9 @@ fn below(check: &mut Check, item: &Item<'_>, base: &Url) -> Option<Url> {
 /// Adds `params` to the query, and looks at the names of all parameters.
 pub(super) fn with_params(
     check: &mut Check,
-    name: &str,
+    (kind, name): (&str, &str),
     table: &Table<'_>,
     mut url: Url,
-    pages: Option<&Pages>,
-    pull: Option<&Pull>,
 ) -> Option<Url> {
     let expected = "a table such as { lang = \"en\", limit = 100 }";
     let item = table.item("params");
@@ -249,6 +247,25 @@ pub(super) fn with_params(
         };
         url.query_pairs_mut().append_pair(param, &value);
     }
+    for (param, _) in url.query_pairs() {
+        if sounds_secret(&param) {
+            check.warnings.push(format!(
+                "{kind}.{name}: the query parameter {param:?} looks like a secret, and URLs are logged by proxies and \
+                 servers; use `auth = {{ header = … }}` if the API takes one"
+            ));
+        }
+    }
+    Some(url)
+}
+
+/// Whether the parameters of a source's URL leave room for those that `pages` and `pull` write.
+pub(super) fn guard_params(
+    check: &mut Check,
+    table: &Table<'_>,
+    url: &Url,
+    pages: Option<&Pages>,
+    pull: Option<&Pull>,
+) {
     let by_pages = pages.map_or_else(Vec::new, pages::written_parameters);
     let by_pull = pull.map_or_else(Vec::new, pull::written_parameters);
     if let Some(param) = by_pull.iter().find(|param| by_pages.contains(param)) {
@@ -271,12 +288,5 @@ pub(super) fn with_params(
                 check.error(&span, what, format!("it in `{key}` alone"));
             }
         }
-        if sounds_secret(&param) {
-            check.warnings.push(format!(
-                "source.{name}: the query parameter {param:?} looks like a secret, and URLs are logged by proxies and \
-                 servers; use `auth = {{ header = … }}` if the API takes one"
-            ));
-        }
     }
-    Some(url)
 }

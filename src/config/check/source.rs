@@ -23,11 +23,13 @@ pub(super) fn source(
 ) -> Option<Source> {
     let pull = pull::pull(check, table);
     let is_pulled = !matches!(pull, Some((Pull::None, _)));
-    let place = place::place(check, name, table, top, upstreams, is_pulled);
+    let place = place::place(check, ("source", name), table, top, upstreams, is_pulled);
     let pages = pages::pages(check, table);
     let url = place.as_ref().and_then(|(_, url)| {
         let pull = pull.as_ref().map(|(pull, _)| pull);
-        place::with_params(check, name, table, url.clone(), pages.as_ref(), pull)
+        let url = place::with_params(check, ("source", name), table, url.clone())?;
+        place::guard_params(check, table, &url, pages.as_ref(), pull);
+        Some(url)
     });
     let key = table
         .required(check, "key", "\"/id\"")
@@ -125,13 +127,14 @@ fn search(check: &mut Check, table: &Table<'_>) -> Option<serde_json::Value> {
     }
 }
 
-struct Times {
-    every: Duration,
-    jitter: Duration,
-    stale_after: Duration,
+/// When something is asked for.
+pub(super) struct Times {
+    pub(super) every: Duration,
+    pub(super) jitter: Duration,
+    pub(super) stale_after: Duration,
 }
 
-fn times(check: &mut Check, table: &Table<'_>) -> Times {
+pub(super) fn times(check: &mut Check, table: &Table<'_>) -> Times {
     let every = table.duration(check, "every", Duration::from_secs(900), SECOND);
     // Whole milliseconds, so that it can be printed and read again.
     let tenth = Duration::from_millis(u64::try_from(every.as_millis() / 10).unwrap_or(u64::MAX));

@@ -1,5 +1,6 @@
 //! Any config that can be is printed as a file that parses to the same.
 
+mod documents;
 mod hooks;
 
 use proptest::option;
@@ -381,13 +382,15 @@ prop_compose! {
         upstream in upstream_of("https://h.example/api/"),
         other in upstream_of("https://[::1]:8443/"),
         source in bare_source().prop_flat_map(record),
+        documents_quota in 1..1_u64 << 50,
+        document in option::of(documents::document()),
         webhooks in option::of((hooks::door(), option::of(hooks::hook()))),
     ) -> Config {
         let upstreams = BTreeMap::from([("u".to_owned(), upstream), ("Other_1".to_owned(), other)]);
-        let agent = Agent { id, control: Path::new(&state).join("c"), control_mode: 0o600, state: state.into(), checkpoint, time_sync: time_sync.map(Into::into) };
+        let agent = Agent { id, control: Path::new(&state).join("c"), control_mode: 0o600, state: state.into(), checkpoint, time_sync: time_sync.map(Into::into), documents_quota };
         let (door, hook) = webhooks.unzip();
         let hooks = hook.flatten().into_iter().map(|hook| ("h".to_owned(), hook)).collect();
-        Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), door, hooks, warnings: Vec::new() }
+        Config { agent, upstreams, sources: BTreeMap::from([("s".to_owned(), source)]), documents: document.into_iter().map(|document| ("d".to_owned(), document)).collect(), door, hooks, warnings: Vec::new() }
     }
 }
 

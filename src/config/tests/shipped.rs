@@ -101,6 +101,7 @@ fn the_reference_names_every_key_in_its_section() {
         ("`[upstream.NAME]`", &raw::UPSTREAM),
         ("`[upstream.NAME.limits]`", &raw::LIMITS),
         ("`[source.NAME]`", &raw::SOURCE),
+        ("`[document.NAME]`", &raw::DOCUMENT),
         ("`auth`", &raw::AUTH),
         ("`auth`", &raw::BASIC),
         ("`auth`", &raw::AUTH_HEADER),
@@ -159,6 +160,7 @@ fn the_reference_names_every_key_in_its_section() {
         .later
         .iter()
         .chain(raw::SOURCE.later)
+        .chain(raw::DOCUMENT.later)
         .chain(raw::UPSTREAM.later)
         .chain(raw::PULL.later)
     {

@@ -5,6 +5,7 @@ type Fields<'a> = &'a [(&'a str, &'a str)];
 fn asked(validators: Option<&Validators>) -> Asked<'_> {
     Asked {
         validators,
+        rest: None,
         expect: Expect::Json,
         allow_empty: false,
         renewable: false,
@@ -104,19 +105,76 @@ fn every_row_of_the_table() {
     ];
     for (status, headers, conditional, expected) in table {
         let verdict = classify(*status, &h(headers), &asked(conditional.then_some(&held)));
-        let word = match &verdict {
-            Verdict::Body => "body",
-            Verdict::Empty => "empty",
-            Verdict::NotModified => "not-modified",
-            Verdict::Unconditionally(_) => "again",
-            Verdict::Renew => "renew",
-            Verdict::Redirect { .. } => "redirect",
-            Verdict::Failed(failure) => failure.kind.word(),
-        };
         assert_eq!(
-            word, *expected,
+            word(&verdict),
+            *expected,
             "{status} {headers:?} conditional: {conditional}"
         );
+    }
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Body => "body",
+        Verdict::Empty => "empty",
+        Verdict::NotModified => "not-modified",
+        Verdict::Slice(_) => "slice",
+        Verdict::Unsatisfied(_) => "unsatisfied",
+        Verdict::Unconditionally(_) => "again",
+        Verdict::Renew => "renew",
+        Verdict::Redirect { .. } => "redirect",
+        Verdict::Failed(failure) => failure.kind.word(),
+    }
+}
+
+/// What an answer means to who asked for the rest of five bytes of ten; and when it was asked for as a whole after that.
+#[test]
+fn every_row_of_a_request_for_the_rest() {
+    let url = url::Url::parse("https://a.example/f").unwrap();
+    let rest = Rest {
+        from: 5,
+        validator: b"\"a\"",
+        url: &url,
+        total: Some(10),
+        coded: false,
+    };
+    let slice = &[("content-range", "bytes 5-9/10")][..];
+    let elsewhere = &[("content-range", "bytes 0-9/10")][..];
+    let table: &[(u16, Fields<'_>, &str, &str)] = &[
+        (206, slice, "slice", "not-ours"),
+        (206, elsewhere, "again", "not-ours"),
+        (206, &[], "again", "not-ours"),
+        (200, &[], "body", "body"),
+        (200, slice, "again", "not-ours"),
+        (200, elsewhere, "again", "not-ours"),
+        (
+            416,
+            &[("content-range", "bytes */5")],
+            "unsatisfied",
+            "refused",
+        ),
+        (416, &[], "unsatisfied", "refused"),
+        (304, &[], "again", "failing"),
+        (412, &[], "again", "refused"),
+        (400, &[], "again", "refused"),
+        (302, &[("location", "/b")], "redirect", "redirect"),
+        (404, &[], "gone", "gone"),
+        (503, &[], "throttled", "throttled"),
+        (500, &[], "failing", "failing"),
+    ];
+    for (status, headers, first, then) in table {
+        let asked = Asked {
+            expect: Expect::File,
+            rest: Some(&rest),
+            ..asked(None)
+        };
+        let whole = Asked {
+            rest: None,
+            may_ask_again: false,
+            ..asked
+        };
+        let found = [&asked, &whole].map(|asked| word(&classify(*status, &h(headers), asked)));
+        assert_eq!(found, [*first, *then], "{status} {headers:?}");
     }
 }
 
