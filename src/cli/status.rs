@@ -1,4 +1,4 @@
-//! `gleaner status`: how the sources stand.
+//! `gleaner status`: how sources, documents and hooks stand.
 
 use super::exit::Exit;
 use super::{output, remote};
@@ -61,10 +61,32 @@ fn print(status: &Status) {
     if status.clock.state == "unsure" {
         output::line(&format!("clock unsure: {}", status.clock.reason));
     }
-    if status.sources.is_empty() {
+    if status.sources.is_empty() && status.documents.is_empty() {
         output::line("no sources: the config has no [source.NAME] yet");
         return;
     }
+    if !status.sources.is_empty() {
+        sources(status);
+    }
+    if !status.documents.is_empty() {
+        documents(status);
+    }
+    hooks(status);
+    for (name, source) in &status.sources {
+        remarks(name, &source.reason, source.failures, &source.notes);
+        lateness(name, source);
+    }
+    for (name, document) in &status.documents {
+        remarks(name, &document.reason, document.failures, &document.notes);
+    }
+    for path in &status.leftovers {
+        output::line(&format!(
+            "documents/{path} belongs to no document: remove it if nobody needs it"
+        ));
+    }
+}
+
+fn sources(status: &Status) {
     let heads = [
         "source",
         "outcome",
@@ -85,6 +107,55 @@ fn print(status: &Status) {
             .for_each(|row| row.truncate(heads.len() - 2));
     }
     output::print_table(&rows);
+}
+
+/// Which files are kept, whole digests included: that is what somebody compares with.
+fn documents(status: &Status) {
+    let heads = [
+        "document",
+        "outcome",
+        "size",
+        "file",
+        "last check",
+        "last change",
+        "sha256",
+        "next",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for (name, document) in &status.documents {
+        let file = match (&document.sha256, document.stale) {
+            (None, _) => "none",
+            (Some(_), true) => "stale",
+            (Some(_), false) => "fresh",
+        };
+        rows.push(vec![
+            name.clone(),
+            document.outcome.clone(),
+            document.size.map_or("-".into(), output::bytes),
+            file.into(),
+            ago(document.checked_ago),
+            document
+                .last_change
+                .as_deref()
+                .map_or("never".into(), to_the_second),
+            document.sha256.clone().unwrap_or("-".into()),
+            next(
+                document
+                    .running
+                    .map(|totals| format!("{} down", output::bytes(totals.bytes_down))),
+                document.due_in,
+                &document.due_why,
+            ),
+        ]);
+    }
+    if status.pid.is_none() {
+        rows.iter_mut()
+            .for_each(|row| row.truncate(heads.len() - 1));
+    }
+    output::print_table(&rows);
+}
+
+fn hooks(status: &Status) {
     if !status.hooks.is_empty() {
         output::line("");
         let heads = ["hook", "saved", "known", "refused", "waiting", "last event"];
@@ -112,30 +183,52 @@ fn print(status: &Status) {
         }
         output::line("");
     }
-    for (name, source) in &status.sources {
-        if !source.reason.is_empty() {
-            let tries = if source.failures > 1 {
-                format!(" ({} times in a row)", source.failures)
-            } else {
-                String::new()
-            };
-            output::line(&format!("{name}: {}{tries}", source.reason));
-        }
-        for note in &source.notes {
-            output::line(&format!("{name}: {note}"));
-        }
-        if let Some(course) = source.course.as_ref().filter(|course| course.observed > 0) {
-            let configured = course.lateness.map_or(String::new(), |lateness| {
-                format!("; `lateness` is {}", output::seconds(lateness))
-            });
-            output::line(&format!(
-                "{name}: of {} records 99 % were visible within {} of their update time, all within {}{configured}",
-                course.observed,
-                output::seconds(course.late_p99),
-                output::seconds(course.late_max)
-            ));
-        }
+}
+
+/// Why it is so, and what else there is to know.
+fn remarks(name: &str, reason: &str, failures: u32, notes: &[String]) {
+    if !reason.is_empty() {
+        let tries = if failures > 1 {
+            format!(" ({failures} times in a row)")
+        } else {
+            String::new()
+        };
+        output::line(&format!("{name}: {reason}{tries}"));
     }
+    for note in notes {
+        output::line(&format!("{name}: {note}"));
+    }
+}
+
+fn lateness(name: &str, source: &SourceStatus) {
+    let Some(course) = source.course.as_ref().filter(|course| course.observed > 0) else {
+        return;
+    };
+    let configured = course.lateness.map_or(String::new(), |lateness| {
+        format!("; `lateness` is {}", output::seconds(lateness))
+    });
+    output::line(&format!(
+        "{name}: of {} records 99 % were visible within {} of their update time, all within {}{configured}",
+        course.observed,
+        output::seconds(course.late_p99),
+        output::seconds(course.late_max)
+    ));
+}
+
+fn next(running: Option<String>, due_in: Option<u64>, why: &str) -> String {
+    match (running, due_in) {
+        (Some(far), _) => format!("now: {far}"),
+        (None, Some(0)) => "now".into(),
+        (None, Some(seconds)) if why.is_empty() => format!("in {}", output::seconds(seconds)),
+        (None, Some(seconds)) => format!("in {}, {why}", output::seconds(seconds)),
+        (None, None) => "-".into(),
+    }
+}
+
+fn ago(seconds: Option<u64>) -> String {
+    seconds.map_or("never".into(), |ago| {
+        format!("{} ago", output::seconds(ago))
+    })
 }
 
 /// An instant without its fraction.
@@ -147,15 +240,6 @@ fn to_the_second(instant: &str) -> String {
 }
 
 fn row(name: &str, source: &SourceStatus) -> Vec<String> {
-    let next = match (&source.running, source.due_in) {
-        (Some(totals), _) => format!("now: {}", output::far(totals)),
-        (None, Some(0)) => "now".into(),
-        (None, Some(seconds)) if source.due_why.is_empty() => {
-            format!("in {}", output::seconds(seconds))
-        }
-        (None, Some(seconds)) => format!("in {}, {}", output::seconds(seconds), source.due_why),
-        (None, None) => "-".into(),
-    };
     let data = match (&source.last_check, source.stale) {
         (None, _) => "none",
         (Some(_), true) => "stale",
@@ -166,14 +250,16 @@ fn row(name: &str, source: &SourceStatus) -> Vec<String> {
         source.outcome.clone(),
         source.records.to_string(),
         data.into(),
-        source.checked_ago.map_or("never".into(), |ago| {
-            format!("{} ago", output::seconds(ago))
-        }),
+        ago(source.checked_ago),
         source
             .last_change
             .as_deref()
             .map_or("never".into(), to_the_second),
-        next,
+        next(
+            source.running.as_ref().map(output::far),
+            source.due_in,
+            &source.due_why,
+        ),
         output::bytes(source.totals.bytes_saved),
     ]
 }

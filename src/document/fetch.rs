@@ -231,7 +231,7 @@ impl Fetch<'_, '_> {
                         };
                         return match self.take_slice(held, *full, slice)? {
                             Taken::Some(more) => {
-                                *part = Some(more);
+                                *part = Some(*more);
                                 Ok(Round::Ask(Question::Rest))
                             }
                             Taken::Whole(mut content) => {
@@ -266,7 +266,7 @@ impl Fetch<'_, '_> {
                 self.tally.not_modified += 1;
                 return match (question, note, part.take()) {
                     (Question::IfPartIsCurrent, Some(note), Some(part)) => {
-                        self.publish(Content::Part(part), Origin::of_note(note))
+                        self.publish(Content::Part(Box::new(part)), Origin::of_note(note))
                     }
                     _ => self.vouched(&head),
                 };

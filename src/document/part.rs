@@ -327,3 +327,6 @@ pub(super) fn breathe(wait: &Wait) -> Result<(), Failure> {
 pub(super) fn of_store(error: &StoreError) -> Failure {
     Failure::new(Kind::Local, error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

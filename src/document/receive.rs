@@ -18,7 +18,7 @@ pub(super) enum Content {
     /// Small enough to be looked at before anything is written.
     Memory(Vec<u8>),
     /// In its part.
-    Part(Part),
+    Part(Box<Part>),
 }
 
 /// What is held when a body was taken.
@@ -26,7 +26,7 @@ pub(super) enum Taken {
     /// All of it.
     Whole(Content),
     /// Not all: a slice that ended before the whole does.
-    Some(Part),
+    Some(Box<Part>),
 }
 
 impl Fetch<'_, '_> {
@@ -104,7 +104,7 @@ impl Fetch<'_, '_> {
         let poured = started.and_then(|()| self.pour(&mut part, &mut *body, &mut check, &head));
         self.keep_on_failure(&mut part, poured)?;
         self.proven_by(check, &head)?;
-        Ok(Content::Part(part))
+        Ok(Content::Part(Box::new(part)))
     }
 
     /// Takes what follows the bytes that are held.
@@ -138,9 +138,9 @@ impl Fetch<'_, '_> {
             return Err(self.kept_part(&mut part, cut.at(shown(&head.url))));
         }
         Ok(if part.bytes() < slice.total {
-            Taken::Some(part)
+            Taken::Some(Box::new(part))
         } else {
-            Taken::Whole(Content::Part(part))
+            Taken::Whole(Content::Part(Box::new(part)))
         })
     }
 
