@@ -167,6 +167,18 @@ impl Gateway {
         self.boot();
     }
 
+    /// The same with other lines for the agent.
+    pub fn restart_with_agent(&mut self, lines: &str) {
+        self.plan.agent = lines.into();
+        self.boot();
+    }
+
+    /// The same with other further sections.
+    pub fn restart_with_more(&mut self, sections: &str) {
+        self.plan.more = sections.into();
+        self.boot();
+    }
+
     /// What `gleaner sync items` does.
     pub fn sync(&mut self) -> Report {
         self.order(Order {
@@ -228,6 +240,13 @@ impl Gateway {
         let agent = self.agent.as_ref().unwrap();
         agent.publish();
         agent.desk().status(self.clock.mono()).sources["items"].clone()
+    }
+
+    /// How everything stands, as `status` shows it.
+    pub fn status_of_all(&self) -> gleaner::desk::Status {
+        let agent = self.agent.as_ref().unwrap();
+        agent.publish();
+        agent.desk().status(self.clock.mono())
     }
 
     pub fn now(&self) -> Mono {

@@ -139,3 +139,11 @@ pub fn serve(request: &Request, tag: &str, body: &[u8]) -> Answer {
         None => Answer::ok().etag(tag).body(body),
     }
 }
+
+impl Gateway {
+    /// Seconds until it is asked for next, once it has been: as the agent that stays sees it.
+    pub fn due_in(&mut self) -> u64 {
+        self.agent().step();
+        self.document_status().due_in.unwrap()
+    }
+}
