@@ -114,11 +114,13 @@ pub fn question(standing: &Standing<'_>) -> Question {
     Question::Whole(why)
 }
 
-/// What to ask after a 416 to a request for the rest: the part may be whole already, which its own validator tells without
-/// moving a body; anything else is begun anew.
+/// What to ask after a 416 to a request for the rest. The part may be whole already: if nothing says otherwise (not the length
+/// that the first answer stated, nor the one that the 416 states, which Apache leaves out), its own validator tells without moving
+/// a body. Anything else is begun anew.
 #[must_use]
-pub fn after_unsatisfied(held: u64, whole: Option<u64>, other_version: bool) -> Question {
-    if whole == Some(held) && !other_version {
+pub fn after_unsatisfied(part: Held, stated: Option<u64>, other_version: bool) -> Question {
+    let mut lengths = [part.total, stated].into_iter().flatten();
+    if lengths.all(|length| length == part.bytes) && !other_version {
         Question::IfPartIsCurrent
     } else {
         Question::Whole(Why::Restart)

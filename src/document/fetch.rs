@@ -221,7 +221,15 @@ impl Fetch<'_, '_> {
                     RestAnswer::Whole(answer) => answer,
                     RestAnswer::Unsatisfied(head, total) => {
                         let other = other_version(&head.headers, &rest);
-                        let next = decide::after_unsatisfied(from, total, other);
+                        let next = decide::after_unsatisfied(
+                            PartHeld {
+                                bytes: from,
+                                total: note.total,
+                                is_whole: false,
+                            },
+                            total,
+                            other,
+                        );
                         return Ok(Round::Ask(next));
                     }
                     RestAnswer::Slice(full, slice) => {

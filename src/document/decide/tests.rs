@@ -170,15 +170,22 @@ fn what_is_asked() {
 
 #[test]
 fn a_416_begins_anew_unless_the_part_may_be_whole() {
+    let anew = Question::Whole(Why::Restart);
     let table = [
-        (10, Some(10), false, Question::IfPartIsCurrent),
-        (10, Some(10), true, Question::Whole(Why::Restart)),
-        (10, Some(9), false, Question::Whole(Why::Restart)),
-        (10, Some(11), false, Question::Whole(Why::Restart)),
-        (10, None, false, Question::Whole(Why::Restart)),
+        (None, Some(10), false, Question::IfPartIsCurrent),
+        (None, None, false, Question::IfPartIsCurrent),
+        (None, Some(10), true, anew),
+        (None, None, true, anew),
+        (None, Some(9), false, anew),
+        (None, Some(11), false, anew),
+        (Some(20), Some(10), false, anew),
+        (Some(20), Some(20), false, anew),
+        (Some(20), None, false, anew),
     ];
-    for (held, whole, other, expected) in table {
-        assert_eq!(after_unsatisfied(held, whole, other), expected, "{whole:?}");
+    for (total, stated, other, expected) in table {
+        let part = held(10, total, false).unwrap();
+        let found = after_unsatisfied(part, stated, other);
+        assert_eq!(found, expected, "{total:?} {stated:?}");
     }
 }
 
