@@ -10,6 +10,7 @@ use crate::config::{self, Document};
 use crate::desk::{DocumentStatus, Event, Moments, Totals};
 use crate::document::fetch::{self, Done, Mode, Publication, Tools};
 use crate::document::kept::{Kept, kept_key};
+use crate::document::part::BUFFER;
 use crate::document::place::Place;
 use crate::document::tend;
 use crate::pull::report::{Outcome, Report};
@@ -229,10 +230,12 @@ impl Agent {
             return;
         }
         let complete = report.outcome.is_complete();
-        paper.failures = if complete {
-            0
-        } else {
-            paper.failures.saturating_add(1)
+        // What was cut again but came further is no reason to wait longer and longer.
+        let came_further = report.tally.bytes_down > BUFFER as u64;
+        paper.failures = match (complete, came_further) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => paper.failures.saturating_add(1),
         };
         let client = self.clients.get_mut(&document.upstream);
         paper.schedule(document, report, client, now);

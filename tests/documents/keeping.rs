@@ -384,5 +384,38 @@ fn the_commands_know_documents() {
     assert_eq!(running.status()["documents"]["fw"]["outcome"], "unchanged");
     let told = home.gleaner(&["sync", "fw"]);
     assert!(told.out.contains("unchanged"), "{told:?}");
+    // While a body does not come on, others are answered, and see how far it is.
+    let (gate, opened) = crate::support::upstream::Gate::new();
+    let big = bytes(300_000, 1);
+    upstream.queue(
+        Answer::ok()
+            .etag("\"2\"")
+            .body(&big[..])
+            .gate_at(200_000, opened),
+    );
+    let waiting = home.command(&["sync", "fw"]).spawn().unwrap();
+    while running.status()["documents"]["fw"]["running"]["bytes_down"].as_u64() < Some(190_000) {
+        std::thread::yield_now();
+    }
+    gate.open();
+    assert!(waiting.wait_with_output().unwrap().status.success());
+    assert_eq!(
+        std::fs::read(home.path("state/documents/firmware/fw.bin")).unwrap(),
+        big
+    );
     assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn a_download_that_comes_further_each_time_is_not_waited_for_longer_and_longer() {
+    let upstream = Upstream::start();
+    let body = bytes(2_000_000, 1);
+    upstream.answer(move |request: &Request| serve(request, "\"1\"", &body).only(150_000));
+    let mut gateway = document(&upstream, "");
+    let before = gateway.clock.mono();
+    while gateway.content().is_none() {
+        gateway.run_until_idle();
+    }
+    let took = gateway.clock.mono().since(before);
+    assert!(took < Duration::from_secs(14 * 11), "{took:?}");
 }
