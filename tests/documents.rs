@@ -18,6 +18,8 @@ mod proofs;
 mod reports;
 #[path = "documents/resume.rs"]
 mod resume;
+#[path = "documents/spool.rs"]
+mod spool;
 
 use support::files::{document, serve};
 use support::upstream::Upstream;

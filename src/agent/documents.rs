@@ -57,7 +57,7 @@ impl Agent {
         }
     }
 
-    fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Place {
         Place::of(&self.config.agent.state)
     }
 
@@ -66,7 +66,11 @@ impl Agent {
         let place = self.place();
         let (now, wall) = (self.wait.now(), self.wait.clock().wall());
         let Some(state) = &mut self.state else { return };
-        if let Err(failure) = tend::tidy(&place, &self.config.documents, &mut state.store) {
+        let spooled = self.config.sources.values();
+        let spooled = spooled.filter(|source| source.spool);
+        let names = spooled.map(|source| source.name.as_str());
+        let names = names.chain(self.config.documents.keys().map(String::as_str));
+        if let Err(failure) = tend::tidy(&place, &names.collect(), &mut state.store) {
             log::error!("{}", failure.reason);
         }
         let leftovers = tend::leftovers(&place, &self.config.documents);

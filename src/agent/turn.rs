@@ -6,17 +6,21 @@ use super::course::course;
 use super::manners::{put_off, remember_pause, remembered_pause};
 use super::{Agent, Order, Runner};
 use crate::clock::{Mono, Timestamp};
-use crate::config::{self, Pull};
+use crate::config::{self, Pull, Source};
 use crate::desk::{Event, Totals};
+use crate::document::place::Place;
+use crate::document::{fetch, spool};
 use crate::pull::advice::advice;
-use crate::pull::collection::{Mode, Tools, pass};
+use crate::pull::collection::{Mode, Spool, Tools, pass};
 use crate::pull::plan::{self, Full};
 use crate::pull::replay::replay;
 use crate::pull::report::{Outcome, Report, Tally};
 use crate::schedule::{Ended, Rhythm, next_due};
 use crate::sink::sqlite::{SourceState, rfc3339};
-use crate::upstream::client::idle_age;
+use crate::store::Store;
+use crate::upstream::client::{Answer, Ask, Client, idle_age};
 use crate::upstream::outcome::{Failure, Kind};
+use crate::wait::Wait;
 
 impl Agent {
     /// Pulls one source now. The state directory must be open.
@@ -186,7 +190,15 @@ impl Agent {
                 tally: totals,
             });
         };
+        let mut spool = SpoolOf {
+            source: &source,
+            config: fingerprint,
+            place: Place::of(&self.config.agent.state),
+            quota: self.config.agent.documents_quota,
+            wait: &self.wait,
+        };
         let mut tools = Tools {
+            spool: &mut spool,
             client,
             store: &mut state.store,
             sink: &mut state.sink,
@@ -337,6 +349,38 @@ impl Agent {
                 runner.noted = None;
             }
         }
+    }
+}
+
+/// The spool of one source.
+struct SpoolOf<'a> {
+    source: &'a Source,
+    config: [u8; 8],
+    place: Place,
+    quota: u64,
+    wait: &'a Wait,
+}
+
+impl Spool for SpoolOf<'_> {
+    fn ask(
+        &mut self,
+        client: &mut Client,
+        store: &mut Store,
+        ask: &Ask<'_>,
+    ) -> Result<Answer, Failure> {
+        let mut tools = fetch::Tools {
+            client,
+            store,
+            place: &self.place,
+            quota: self.quota,
+            wait: self.wait,
+            progress: &mut || (),
+        };
+        spool::ask(self.source, &mut tools, ask, self.config)
+    }
+
+    fn over(&mut self, store: &mut Store) -> Result<(), Failure> {
+        spool::over(&self.place, self.source, store)
     }
 }
 

@@ -335,6 +335,8 @@ pub struct Source {
     pub deletes: Deletes,
     /// An empty answer is an empty listing rather than an error. Default false.
     pub allow_empty: bool,
+    /// A page is downloaded as a document is, and read from disk then: a cut download goes on where it was. Default false.
+    pub spool: bool,
     /// Keep validators although the answer says `no-store`. Default false.
     pub ignore_no_store: bool,
     /// How long an answer's freshness may put off a poll. Default 24 h.

@@ -243,6 +243,7 @@ fn source(text: &mut Text, name: &str, source: &Source, base: Option<&Url>) {
     );
     text.line("allow_empty", source.allow_empty.to_string());
     text.line("ignore_no_store", source.ignore_no_store.to_string());
+    text.line("spool", source.spool.to_string());
     text.span("max_skip", source.max_skip);
     text.span("recheck", source.recheck);
     text.line(

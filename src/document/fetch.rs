@@ -73,24 +73,14 @@ pub struct Done {
 }
 
 /// A server may send less of the rest than was asked for. So often in one turn that is gone on with.
-const MOST_ROUNDS: usize = 16;
+pub(super) const MOST_ROUNDS: usize = 16;
 
 /// Makes one turn.
 pub fn fetch(document: &Document, tools: &mut Tools<'_>, mode: Mode) -> Done {
     let clock = tools.wait.clock().clone();
     let started = clock.mono();
     let before = (tools.client.requests(), tools.client.traffic());
-    let mut fetch = Fetch {
-        document,
-        tools,
-        mode,
-        wall: clock.wall(),
-        kept: None,
-        publication: None,
-        tally: Tally::default(),
-        notes: Vec::new(),
-        fresh: Duration::ZERO,
-    };
+    let mut fetch = Fetch::begin(document, tools, mode);
     let outcome = fetch.run().unwrap_or_else(Outcome::Failed);
     let Fetch {
         tally,
@@ -124,7 +114,7 @@ pub(super) struct Fetch<'a, 't> {
     pub(super) document: &'a Document,
     pub(super) tools: &'a mut Tools<'t>,
     pub(super) mode: Mode,
-    wall: Timestamp,
+    pub(super) wall: Timestamp,
     kept: Option<Kept>,
     publication: Option<Publication>,
     tally: Tally,
@@ -144,6 +134,22 @@ struct Origin {
     validators: Validators,
     variant: Variant,
     why: Option<Why>,
+}
+
+impl<'a, 't> Fetch<'a, 't> {
+    pub(super) fn begin(document: &'a Document, tools: &'a mut Tools<'t>, mode: Mode) -> Self {
+        Self {
+            document,
+            wall: tools.wait.clock().wall(),
+            tools,
+            mode,
+            kept: None,
+            publication: None,
+            tally: Tally::default(),
+            notes: Vec::new(),
+            fresh: Duration::ZERO,
+        }
+    }
 }
 
 impl Fetch<'_, '_> {

@@ -12,6 +12,7 @@
 //! | [`place`] | the files: where they are, how one takes another's place |
 //! | [`part`] | a download under way |
 //! | [`fetch`] | one turn of one document |
+//! | [`spool`] | a page of a collection, downloaded the same way and read from disk |
 //! | [`tend`] | what nobody needs any more |
 //!
 //! A document is the representation *as sent*: validators, lengths, ranges and published checksums are all about those bytes.
@@ -25,4 +26,5 @@ pub mod kept;
 pub mod part;
 pub mod place;
 mod receive;
+pub mod spool;
 pub mod tend;

@@ -12,15 +12,11 @@ use crate::config::Document;
 use crate::store::{Batch, Key, SourceId, Store, Tag};
 use crate::upstream::outcome::Failure;
 
-/// Removes what is left of downloads that nothing will go on with.
+/// Removes what is left of downloads that nothing will go on with: `names` has the documents and the collections that are spooled.
 ///
 /// # Errors
 /// The store's.
-pub fn tidy(
-    place: &Place,
-    documents: &BTreeMap<String, Document>,
-    store: &mut Store,
-) -> Result<(), Failure> {
+pub fn tidy(place: &Place, names: &BTreeSet<&str>, store: &mut Store) -> Result<(), Failure> {
     let mut batch = Batch::new();
     let mut noted = BTreeSet::new();
     for (kind, key_of) in [
@@ -36,7 +32,7 @@ pub fn tidy(
             else {
                 continue;
             };
-            if !documents.contains_key(name) {
+            if !names.contains(name) {
                 batch.remove(key_of(name));
             } else if kind == "part/" {
                 noted.insert(name.to_owned());

@@ -26,7 +26,7 @@ use crate::config::Source;
 use crate::sink::BadRow;
 use crate::sink::sqlite::SqliteSink;
 use crate::store::{SourceId, Store};
-use crate::upstream::client::{Client, shown};
+use crate::upstream::client::{Answer, Ask, Client, shown};
 use crate::upstream::outcome::{Failure, Kind};
 use crate::wait::Wait;
 
@@ -40,8 +40,30 @@ pub struct Tools<'a> {
     pub sink: &'a mut SqliteSink,
     /// The one wait, and the clock.
     pub wait: &'a Wait,
+    /// How pages are fetched that are read from disk, for a source that says `spool`.
+    pub spool: &'a mut dyn Spool,
     /// Told now and then how far the pass is.
     pub progress: &'a mut dyn FnMut(&Tally),
+}
+
+/// Downloads pages before they are read.
+pub trait Spool {
+    /// Asks for a page; its body is on disk when this returns.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    fn ask(
+        &mut self,
+        client: &mut Client,
+        store: &mut Store,
+        ask: &Ask<'_>,
+    ) -> Result<Answer, Failure>;
+
+    /// The page was read, or never can be.
+    ///
+    /// # Errors
+    /// The store's.
+    fn over(&mut self, store: &mut Store) -> Result<(), Failure>;
 }
 
 /// How far a source's passes have come, as its agent remembers it between two writings.

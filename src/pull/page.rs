@@ -38,7 +38,7 @@ impl Pass<'_, '_> {
         let before = self.wire();
         let now = self.tools.wait.clock().wall();
         let sent = self.tools.wait.now();
-        let mut answer = match self.tools.client.ask(&ask, now) {
+        let mut answer = match self.ask(&ask, now) {
             Ok(answer) => answer,
             Err(mut failure) => {
                 if number > 1 && failure.kind == Kind::Gone && self.source.pages.is_counted() {
@@ -52,7 +52,7 @@ impl Pass<'_, '_> {
         if let (Answer::NotModified(head), Some(memo)) = (&answer, &stored) {
             next = self.way_on(url, memo, head)?;
             if next.is_none() {
-                answer = self.tools.client.ask(&Ask { held: None, ..ask }, now)?;
+                answer = self.ask(&Ask { held: None, ..ask }, now)?;
             }
         }
         self.tally.pages += 1;
@@ -92,6 +92,7 @@ impl Pass<'_, '_> {
                 if stored.is_some() && self.reading.take().is_none() {
                     stored = None;
                 }
+                self.spooled(&read)?;
                 let read = read?;
                 (self.fetched(url, &head, read, before, now)?, head)
             }
@@ -118,6 +119,29 @@ impl Pass<'_, '_> {
         self.close_page(url, &memo, &head, stored.as_ref(), number)?;
         (self.tools.progress)(&self.tally);
         Ok(memo.next)
+    }
+
+    /// Asks for a page: straight, or by way of the disk.
+    fn ask(&mut self, ask: &Ask<'_>, now: Timestamp) -> Result<Answer, Failure> {
+        let tools = &mut *self.tools;
+        if self.source.spool && !self.mode.dry_run {
+            tools.spool.ask(tools.client, tools.store, ask)
+        } else {
+            tools.client.ask(ask, now)
+        }
+    }
+
+    /// What was downloaded of a page is kept where reading it was cut, so that it is read again from disk; it goes when it was
+    /// read, and when it is not what the config says: then it may have been damaged.
+    fn spooled(&mut self, read: &Result<PageRead, Failure>) -> Result<(), Failure> {
+        let is_over = match read {
+            Ok(_) => true,
+            Err(failure) => matches!(failure.kind, Kind::BadData | Kind::NotOurs),
+        };
+        if self.source.spool && !self.mode.dry_run && is_over {
+            self.tools.spool.over(self.tools.store)?;
+        }
+        Ok(())
     }
 
     /// Counted pages whose parameter the upstream does not know are the same page for ever. Twice the same may be records that

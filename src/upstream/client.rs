@@ -121,7 +121,7 @@ pub struct Head {
 pub struct Full {
     /// Its head.
     pub head: Head,
-    /// Its body: decoded and limited (but for [`Expect::File`]), served while it flows. An end without error is the sender's own end.
+    /// Its body: decoded and limited (but for files, see [`Expect`]), served while it flows. An end without error is the sender's own end.
     pub body: Box<dyn Read>,
     /// Whether the framing proves where the body ends: a length, chunks or gzip's trailer do, a closing connection does not.
     pub proven_end: bool,
@@ -158,6 +158,12 @@ impl Client {
     #[must_use]
     pub fn max_pages(&self) -> u32 {
         self.limits.pages
+    }
+
+    /// Bytes of one body at most.
+    #[must_use]
+    pub fn max_body(&self) -> u64 {
+        self.limits.body
     }
 
     /// Bytes of one record at most.
@@ -397,12 +403,12 @@ impl Client {
             .iter()
             .any(|coding| coding.eq_ignore_ascii_case("chunked"));
         // A file is kept as it was sent.
-        let gzip = expect != Expect::File && coding(&head.headers) == Ok(Coding::Gzip);
+        let gzip = !expect.is_file() && coding(&head.headers) == Ok(Coding::Gzip);
         let body = response.into_body();
         let proven_end = chunked || gzip || body.content_length().is_some();
         let plain = exchange.followed(body.into_with_config().limit(u64::MAX).reader());
         // Of several gzip members each is checked against its trailer, and garbage behind the last is an error.
-        let body: Box<dyn Read> = if expect == Expect::File {
+        let body: Box<dyn Read> = if expect.is_file() {
             Box::new(plain)
         } else if gzip {
             Box::new(Limited::new(MultiGzDecoder::new(plain), self.limits.body))

@@ -119,6 +119,16 @@ pub enum Expect {
     Any,
     /// A file, byte for byte as it is sent, whatever it is: no coding is asked for, and none is undone.
     File,
+    /// JSON, or NDJSON, as a file.
+    JsonFile,
+}
+
+impl Expect {
+    /// Whether the body is wanted as it is sent, without a limit but its reader's own.
+    #[must_use]
+    pub fn is_file(self) -> bool {
+        matches!(self, Self::File | Self::JsonFile)
+    }
 }
 
 /// What to do with an answer, decided on its head alone.
@@ -288,10 +298,19 @@ fn full(headers: &Headers, asked: &Asked<'_>) -> Verdict {
             format!("Content-Encoding {codings} was not asked for"),
         );
     }
+    if asked.expect == Expect::JsonFile && coding_named(headers) {
+        let codings = headers.list("content-encoding").join(", ");
+        return failed(
+            Kind::NotOurs,
+            format!(
+                "Content-Encoding {codings:.60} was not asked for (`spool` takes a body as it is)"
+            ),
+        );
+    }
     if headers.text("content-length") == Some("0") {
         return empty(200, asked);
     }
-    if asked.expect == Expect::Json {
+    if matches!(asked.expect, Expect::Json | Expect::JsonFile) {
         if let Some(media_type) = wrong_media_type(headers) {
             return failed(
                 Kind::NotOurs,

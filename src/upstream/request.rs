@@ -94,11 +94,11 @@ impl Client {
         let fields = request.headers_mut();
         // A part of a file is worth something only behind the bytes that are there, so these are asked for as they are.
         let coding = match expect {
-            Expect::File => "identity",
+            Expect::File | Expect::JsonFile => "identity",
             Expect::Json | Expect::Any => "gzip",
         };
         fields.insert("accept-encoding", HeaderValue::from_static(coding));
-        if expect == Expect::Json {
+        if matches!(expect, Expect::Json | Expect::JsonFile) {
             fields.insert("accept", HeaderValue::from_static("application/json"));
         }
         if let Some(validators) = validators {

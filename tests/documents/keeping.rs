@@ -412,10 +412,10 @@ fn a_download_that_comes_further_each_time_is_not_waited_for_longer_and_longer()
     let body = bytes(2_000_000, 1);
     upstream.answer(move |request: &Request| serve(request, "\"1\"", &body).only(150_000));
     let mut gateway = document(&upstream, "");
-    let before = gateway.clock.mono();
+    let before = gateway.now();
     while gateway.content().is_none() {
         gateway.run_until_idle();
     }
-    let took = gateway.clock.mono().since(before);
+    let took = gateway.now().since(before);
     assert!(took < Duration::from_secs(14 * 11), "{took:?}");
 }

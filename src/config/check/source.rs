@@ -10,7 +10,9 @@ use crate::config::findings::Check;
 use crate::config::raw::RECONCILE;
 use crate::config::reader::{Item, Table};
 use crate::config::value::{MAX_DURATION, parse_percent, print_duration};
-use crate::config::{Deletes, Format, MaxLoss, OnBad, Pull, Source, TimeOfDay, Upstream};
+use crate::config::{
+    Cursor, CursorFrom, Deletes, Format, MaxLoss, OnBad, Pull, Source, TimeOfDay, Upstream,
+};
 use crate::pointer::Pointer;
 
 /// Checks one section; a source with a `url` adds its upstream. `None`: noted why not.
@@ -84,6 +86,7 @@ pub(super) fn source(
         ),
         allow_empty: table.flag(check, "allow_empty"),
         ignore_no_store: table.flag(check, "ignore_no_store"),
+        spool: table.flag(check, "spool"),
         max_skip: table.duration(check, "max_skip", DAY, Duration::ZERO),
         recheck: table.duration(check, "recheck", 30 * DAY, SECOND),
         key: key?,
@@ -94,6 +97,7 @@ pub(super) fn source(
         url: url?,
     };
     guard_ndjson(check, table, &source);
+    guard_spool(check, table, &source);
     Some(source)
 }
 
@@ -240,6 +244,30 @@ fn max_loss(check: &mut Check, item: &Item<'_>) -> Option<MaxLoss> {
             None
         }
     }
+}
+
+/// What a resumed answer need not repeat cannot be waited for, and a search cannot be resumed.
+fn guard_spool(check: &mut Check, table: &Table<'_>, source: &Source) {
+    let Some(item) = table.item("spool").filter(|_| source.spool) else {
+        return;
+    };
+    let by_header = matches!(
+        &source.pull,
+        Pull::Cursor(Cursor {
+            from: CursorFrom::Header(_),
+            ..
+        })
+    );
+    let what = if source.search.is_some() {
+        "`spool` goes on behind a cut, which a POST cannot"
+    } else if source.pages.header().is_some() {
+        "`spool` goes on behind a cut, and the way to the next page stands in a header that a rest need not have"
+    } else if by_header {
+        "`spool` goes on behind a cut, and the cursor stands in a header that a rest need not have"
+    } else {
+        return;
+    };
+    check.error(&item.span, what, "no `spool`");
 }
 
 /// NDJSON has no document around its records.

@@ -335,6 +335,8 @@ fn bare_source() -> impl Strategy<Value = Source> {
                 pages,
                 Pages::Single | Pages::Link | Pages::NextHeader(_) | Pages::TokenHeader { .. }
             );
+            let plain_single =
+                matches!(pages, Pages::Single) && matches!(pull, Pull::Snapshot | Pull::None);
             Source {
                 name: "s".to_owned(),
                 upstream: "u".to_owned(),
@@ -365,6 +367,7 @@ fn bare_source() -> impl Strategy<Value = Source> {
                 columns: Vec::new(),
                 deletes: if mark { Deletes::Mark } else { Deletes::Remove },
                 allow_empty,
+                spool: allow_empty && plain_single && !mark,
                 ignore_no_store,
                 max_skip,
                 recheck,
