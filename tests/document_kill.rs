@@ -2,7 +2,7 @@
 //! is not fetched again beyond one buffer.
 //!
 //! The real binary is killed with SIGKILL: at random moments; and while it waits behind a byte that was chosen by chance, so that
-//! all that the upstream sent has come. Now and then upstream has another version.
+//! all that the upstream sent has come; and about when a version is published. Now and then upstream has another one.
 //!
 //! Short by default; `GLEANER_KILLS=200 cargo test --test document_kill -- --nocapture` kills so often, in a file of 50 MB.
 
@@ -34,6 +34,8 @@ use support::upstream::{Gate, Request, Upstream};
 const DEFAULT: (u64, usize) = (6, 6_000_000);
 /// Bytes of the file with it.
 const LARGE: usize = 50_000_000;
+/// From its start to its end a command with little left to fetch takes about so long.
+const PUBLICATION: Duration = Duration::from_millis(250);
 /// What is read and written at a time, and an answer's head.
 const BUFFER: u64 = 64 * 1024 + 300;
 
@@ -136,13 +138,26 @@ impl Story {
         let from = self.part();
         let room = (self.size as u64).saturating_sub(from + 2 * BUFFER);
         if room == 0 {
-            return self.killed_at_a_moment();
+            return self.killed_at_a_moment(self.span);
         }
         // Not to its end at once.
         let more = BUFFER + 1 + self.dice.below((room / 8).max(1));
-        let stop = from + more;
+        self.killed_behind(from + more);
+    }
+
+    /// It has come nearly to its end, and is killed about when it is published.
+    fn killed_about_its_publication(&mut self) {
+        let near = self.size as u64 - BUFFER;
+        if self.part() + 2 * BUFFER < near {
+            self.killed_behind(near);
+        }
+        self.killed_at_a_moment(PUBLICATION);
+    }
+
+    fn killed_behind(&mut self, stop: u64) {
         let (gate, opened) = Gate::new();
         self.shown.lock().unwrap().pause = Some((usize::try_from(stop).unwrap(), opened));
+        let (before, held) = (self.upstream.requests().len(), self.part());
         let mut child = self.sync();
         let started = Instant::now();
         while self.part() + BUFFER < stop {
@@ -160,23 +175,25 @@ impl Story {
         }
         self.kill(&mut child);
         drop(gate);
+        self.reckon(before, held);
     }
 
     /// A sync is killed at some moment of real time.
-    fn killed_at_a_moment(&mut self) {
-        let most = u64::try_from(self.span.as_micros()).unwrap();
+    fn killed_at_a_moment(&mut self, within: Duration) {
+        let most = u64::try_from(within.as_micros()).unwrap();
         let moment = Duration::from_micros(self.dice.below(most));
+        let (before, held) = (self.upstream.requests().len(), self.part());
         let started = Instant::now();
         let mut child = self.sync();
         while started.elapsed() < moment {
             if child.try_wait().unwrap().is_some() {
-                self.span = started.elapsed().max(Duration::from_millis(20));
                 self.whole += 1;
-                return;
+                return self.reckon(before, held);
             }
             std::thread::yield_now();
         }
         self.kill(&mut child);
+        self.reckon(before, held);
     }
 
     fn kill(&mut self, child: &mut Child) {
@@ -188,12 +205,12 @@ impl Story {
     /// What was asked for since the request of that number, and how much of it had been written already.
     fn reckon(&mut self, before: usize, held: u64) {
         for request in &self.upstream.requests()[before..] {
-            if let Some(start) = range_start(request) {
-                let start = start as u64;
-                self.resumed += 1;
-                assert!(start <= held, "asked behind {start}, and {held} were there");
-                self.again = self.again.max(held - start);
-            }
+            let Some(start) = range_start(request).map(|start| start as u64) else {
+                continue;
+            };
+            self.resumed += 1;
+            assert!(start <= held, "asked behind {start}, and {held} were there");
+            self.again = self.again.max(held - start);
         }
     }
 }
@@ -236,12 +253,11 @@ fn whenever_it_is_killed_the_file_is_one_whole_version_and_nothing_is_fetched_tw
         if story.is_current() {
             story.change();
         }
-        let (before, held) = (story.upstream.requests().len(), story.part());
-        match nth % 2 {
+        match nth % 3 {
             0 => story.killed_behind_a_byte(),
-            _ => story.killed_at_a_moment(),
+            1 => story.killed_at_a_moment(story.span),
+            _ => story.killed_about_its_publication(),
         }
-        story.reckon(before, held);
         story.look();
         if story.dice.once_in(8) {
             story.change();

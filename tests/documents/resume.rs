@@ -6,6 +6,8 @@ use crate::support::agent::{Gateway, assert_failed};
 use crate::support::files::{bytes, document, plan, range_start, serve};
 use crate::support::upstream::{Answer, Gate, Request, Upstream};
 
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
 /// A gateway that has `old` published, and the first `part` bytes of `new`, whose tag is `"2"`.
 fn cut(upstream: &Upstream, new: &[u8], lines: &str) -> Gateway {
     upstream.queue(Answer::ok().etag("\"1\"").body(b"old"));
@@ -276,7 +278,7 @@ fn only_a_strong_validator_is_sent_in_if_range() {
         "Thu, 01 Jan 2099 00:00:00 GMT",
         "Thu, 01 Jan 2099 01:00:00 GMT",
     );
-    let table: &[(&[(&str, &str)], Option<&str>)] = &[
+    let table: &[(Fields<'_>, Option<&str>)] = &[
         (&[("ETag", "\"2\"")], Some("\"2\"")),
         (&[("ETag", "\"2-gzip\"")], Some("\"2-gzip\"")),
         (&[("ETag", "W/\"2\"")], None),

@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
 const ETAG: &[u8] = b"\"v1\"";
 const OLD: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
 
@@ -15,7 +17,7 @@ fn h(pairs: &[(&str, &str)]) -> Headers {
 fn only_a_strong_validator_is_one() {
     let date = ("date", "Mon, 01 Jan 2024 00:01:00 GMT");
     let soon = ("date", "Mon, 01 Jan 2024 00:00:59 GMT");
-    let table: &[(&[(&str, &str)], Option<&str>)] = &[
+    let table: &[(Fields<'_>, Option<&str>)] = &[
         (&[("etag", "\"a\"")], Some("\"a\"")),
         (&[("etag", "\"a-gzip\"")], Some("\"a-gzip\"")),
         (&[("etag", "\"\"")], Some("\"\"")),
@@ -99,7 +101,7 @@ fn what_a_206_may_be() {
         length: 5,
         total: 10,
     });
-    let table: &[(&[(&str, &str)], Result<Slice, &str>)] = &[
+    let table: &[(Fields<'_>, Result<Slice, &str>)] = &[
         (&[right], good),
         (&[right, ("etag", "\"v1\""), ("content-length", "5")], good),
         (&[("content-range", "bytes 5-9/*")], good),
