@@ -12,6 +12,7 @@ pub mod answer;
 pub mod attendant;
 pub mod client;
 pub mod cut;
+pub mod cuts;
 pub mod device;
 pub mod dice;
 pub mod door;
