@@ -162,6 +162,19 @@ fn what_may_change_the_directory_and_is_not_understood_is_an_error() {
     };
     assert!(copied(&file).is_err());
     assert!(copied(&other).is_ok());
+    for call in [
+        format!("linkat(AT_FDCWD<{other}>, \"{file}\", AT_FDCWD<{other}>, \"{other}\", 0) = 0"),
+        format!("symlinkat(\"{other}\", AT_FDCWD<{other}>, \"{file}\") = 0"),
+        format!("truncate(\"{file}\", 8) = 0"),
+        format!("sendfile(3<{file}>, 4<{other}>, NULL, 8) = 8"),
+        format!("splice(4<{other}>, NULL, 3<{file}>, NULL, 8, 0) = 8"),
+        format!("fallocate(3<{file}>, FALLOC_FL_KEEP_SIZE|FALLOC_FL_PUNCH_HOLE, 0, 8) = 0"),
+        format!("renameat2(AT_FDCWD<{other}>, \"{file}\", AT_FDCWD<{other}>, \"{other}\", 0) = 0"),
+        format!("fsetxattr(3<{file}>, \"{other}\", \"{other}\", 1, 0) = 0"),
+        "io_uring_setup(8, 0x7f00) = 5<anon_inode:[io_uring]>".into(),
+    ] {
+        assert!(parsed(format!("7 {call}")).is_err(), "{call}");
+    }
     let write = format!("7 write(3<{file}>, \"\\x61\", 1) = 1");
     assert!(parsed(write.clone()).is_err(), "where to is not known");
     let open = format!("7 openat(AT_FDCWD<{other}>, \"{file}\", O_RDWR|O_CREAT, 0640) = 3<{file}>");

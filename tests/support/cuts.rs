@@ -169,6 +169,33 @@ impl Traced {
     }
 }
 
+/// Cuts inside a recovery: what `recover` does after one cut is recorded and cut in its turn, so many deep. Leaves the image of
+/// the last one.
+pub fn within_recovery(
+    device: &Device,
+    deep: u32,
+    dice: &mut Dice,
+    recover: &dyn Fn(&mut Record) -> Result<(), String>,
+) -> Result<String, String> {
+    let mut told = String::new();
+    for _ in 0..deep {
+        let mut record = Record::on(device);
+        recover(&mut record).map_err(|wrong| format!("{told}{wrong}"))?;
+        if record.len() == 0 {
+            break;
+        }
+        let cut = usize::try_from(dice.below(record.len() as u64)).unwrap() + 1;
+        let luck = any_luck(dice);
+        record.lay(device, cut, luck);
+        let last = record.operations[cut - 1].told();
+        told.push_str(&format!(
+            "then, in the recovery, after operation {cut} of {} ({last}), {luck:?}: ",
+            record.len()
+        ));
+    }
+    Ok(told)
+}
+
 /// How many images: `GLEANER_CUTS`, or so many.
 pub fn images(default: u64) -> u64 {
     std::env::var("GLEANER_CUTS").map_or(default, |text| text.parse().unwrap())
