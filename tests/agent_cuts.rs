@@ -218,6 +218,9 @@ impl Story {
                     self.device.configure(&self.config(sources));
                     agent.signal(Signal::HUP);
                     agent.running.until("it was read", || count() > before);
+                    // It answers when it has opened the state directory again: before, a sync would do that itself.
+                    let status = self.device.run(&["status"]);
+                    assert_eq!(status.code(), Some(0), "{}", status.said());
                 }
             }
             self.device.sync();
