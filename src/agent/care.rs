@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{Agent, Topic};
 use crate::sink::SinkTrouble;
 use crate::state::{State, StateError};
-use crate::store::{Opening, Progress, Verdict};
+use crate::store::{Progress, Verdict};
+use crate::upstream::outcome::{Failure, Kind};
 
 /// Entries of the store that are verified in one slice.
 const VERIFY_SLICE: usize = 500;
@@ -67,15 +68,9 @@ impl Agent {
             return;
         };
         log::error!("the store is damaged: {why}");
-        let now = self.wait.clock().wall();
-        match state.store.put_aside(why, now) {
-            Ok((_, Opening::Rebuilt { aside, why })) => {
-                self.alarm(Topic::Damage, format!(
-                    "the store was damaged ({why}): it is kept as {}, and all is compared again",
-                    aside.display()
-                ));
-            }
-            Ok(_) => {}
+        match state.without_store(why, self.wait.clock().wall()) {
+            Ok(None) => {}
+            Ok(Some(alarm)) => self.alarm(Topic::Damage, alarm),
             Err(error) => self.alarm(
                 Topic::Damage,
                 format!("the store is damaged ({why}) and cannot be put aside: {error}"),
@@ -119,7 +114,30 @@ impl Agent {
         }
     }
 
-    /// A store that a pass left poisoned is opened anew before the next one.
+    /// Why nothing new is taken, if the disk is too full for that; `status` says it as long as it is so.
+    pub(super) fn refuse_full_disk(&mut self) -> Result<(), Failure> {
+        let Some(state) = &mut self.state else {
+            return Ok(());
+        };
+        if !state.is_short() {
+            if self.alarms.contains_key(&Topic::Room) {
+                log::info!("there is room again: the reserve was made anew");
+                self.over(Topic::Room);
+            }
+            return Ok(());
+        }
+        let reason = format!(
+            "{}: the disk is full, and the reserve that keeps the agent able to start is used up; nothing is fetched or processed until somebody makes room (2 MiB)",
+            state.dir().display()
+        );
+        if !self.alarms.contains_key(&Topic::Room) {
+            log::error!("{reason}");
+        }
+        self.alarm(Topic::Room, reason.clone());
+        Err(Failure::new(Kind::Local, reason))
+    }
+
+    /// A store that a failed commit left poisoned is opened anew before anything else is done with it.
     pub(super) fn heal(&mut self) {
         let Some(state) = &mut self.state else { return };
         if state.store.is_poisoned() {

@@ -60,6 +60,8 @@ pub struct Agent {
 enum Topic {
     /// The state directory cannot be used.
     StateDirectory,
+    /// The disk is too full to take anything new.
+    Room,
     /// Something was damaged. Stays until the agent is started again: somebody should have seen it.
     Damage,
     /// The config file was not taken.
@@ -189,6 +191,7 @@ impl Agent {
         }
         self.over(Topic::StateDirectory);
         self.state = Some(state);
+        let _said_in_status = self.refuse_full_disk();
         self.verified = false;
         self.recall_floor();
         self.recall();
@@ -268,6 +271,7 @@ impl Agent {
         self.resident = true;
         let now = self.wait.now();
         self.look_at_clock();
+        self.heal();
         if let Err(error) = self.open() {
             self.cannot_open(&error);
             return now.after(REOPEN);

@@ -67,6 +67,10 @@ impl Agent {
             return false;
         }
         let (batch, mut results) = self.take_up();
+        if !batch.is_empty() && self.refuse_full_disk().is_err() {
+            self.desk_of_hooks.held = self.wait.now().after(HOLD);
+            return false;
+        }
         if batch.is_empty() && results.is_empty() {
             return false;
         }
