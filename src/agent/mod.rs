@@ -41,6 +41,7 @@ pub struct Agent {
     desk: Desk,
     state: Option<State>,
     verified: bool,
+    audit: care::Audit,
     tidied: Option<Mono>,
     /// It stays, and nobody reads its reports: they go to the log.
     resident: bool,
@@ -119,6 +120,7 @@ impl Agent {
             desk,
             state: None,
             verified: false,
+            audit: care::Audit::default(),
             tidied: None,
             resident: false,
             alarms: BTreeMap::new(),
@@ -193,6 +195,7 @@ impl Agent {
         self.state = Some(state);
         let _said_in_status = self.refuse_full_disk();
         self.verified = false;
+        self.audit = care::Audit::default();
         self.recall_floor();
         self.recall();
         // A store that was put aside has to be told what came to the hooks.
@@ -292,6 +295,9 @@ impl Agent {
         }
         if !self.verified {
             self.verify_slice();
+            return self.wait.now();
+        }
+        if self.audit_slice() {
             return self.wait.now();
         }
         self.tidy();

@@ -312,7 +312,7 @@ impl Agent {
     }
 
     /// Sources that events woke are due now.
-    fn wake(&mut self, names: &[String]) {
+    pub(super) fn wake(&mut self, names: &[String]) {
         let now = self.wait.now();
         for name in names {
             if let Some(runner) = self.runners.get_mut(name) {

@@ -293,6 +293,16 @@ impl SqliteSink {
         self.damaged.get()
     }
 
+    /// The error of something in the file that was never written there: the file is damaged from now on.
+    #[must_use]
+    pub fn is_not_as_written(&self, what: &str) -> SinkError {
+        self.damaged.set(true);
+        SinkError {
+            kind: SinkTrouble::Damaged,
+            message: format!("{}: {what}", self.path.display()),
+        }
+    }
+
     fn explain(&self, error: &rusqlite::Error) -> SinkError {
         let error = explain(&self.path, error);
         if error.kind == SinkTrouble::Damaged {
