@@ -50,7 +50,11 @@ impl Agent {
         let from = (Bound::Included(name), Bound::Unbounded);
         let Some((name, source)) = sources.range::<String, _>(from).next() else {
             self.audit.ended = Some(now);
-            return false;
+            let Err(error) = state.sink.check_notes() else {
+                return false;
+            };
+            log::error!("{error}");
+            return self.replace_damaged_sink();
         };
         let name = name.clone();
         match audit::slice(source, after.as_ref(), &mut state.store, &state.sink) {
