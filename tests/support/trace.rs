@@ -56,6 +56,14 @@ impl Operation {
         }
     }
 
+    /// How many bytes it writes.
+    pub fn bytes(&self) -> usize {
+        match &self.what {
+            What::Write(_, _, data) | What::Append(_, data) => data.len(),
+            _ => 0,
+        }
+    }
+
     pub fn is_sync(&self) -> bool {
         matches!(self.what, What::Sync(_))
     }
