@@ -1,4 +1,6 @@
-//! The state directory: one owner, a store and a sink that agree.
+//! The state directory: one owner, a store and a sink that agree, and a reserve for a full disk.
+
+mod ballast;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -8,6 +10,7 @@ use std::{fmt, io};
 
 use rustix::fs::{FlockOperation, flock};
 
+use self::ballast::Ballast;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::pull::repair::{self, RepairError};
@@ -25,6 +28,7 @@ pub struct State {
     /// What happened while opening, for `status`: something was damaged and is kept aside.
     pub alarms: Vec<String>,
     dir: PathBuf,
+    ballast: Ballast,
     _lock: Lock,
 }
 
@@ -90,6 +94,30 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
+impl StateError {
+    /// Whether a full disk is what is in the way.
+    fn is_full(&self) -> bool {
+        match self {
+            Self::Directory { error, .. } => matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ),
+            Self::Store(error) => matches!(error, StoreError::Full { .. }),
+            Self::Sink(error) => error.kind == SinkTrouble::Full,
+            Self::Taken { .. } | Self::Foreign { .. } => false,
+        }
+    }
+
+    /// Whether it may be another error of a full disk: SQLite has several names for it.
+    fn is_vague(&self) -> bool {
+        match self {
+            Self::Store(error) => matches!(error, StoreError::Io { .. }),
+            Self::Sink(error) => error.kind == SinkTrouble::Other,
+            _ => false,
+        }
+    }
+}
+
 impl From<RepairError> for StateError {
     fn from(error: RepairError) -> Self {
         match error {
@@ -100,11 +128,29 @@ impl From<RepairError> for StateError {
 }
 
 impl State {
-    /// Opens the directory, making what is missing, and makes store and sink agree.
+    /// Opens the directory, making what is missing, and makes store and sink agree. Where a full disk prevents that, the
+    /// reserve is given up for it: see [`State::is_short`].
     ///
     /// # Errors
     /// [`StateError`] says what is in the way; nothing was changed that a later try could miss.
     pub fn open(config: &Config, now: Timestamp) -> Result<Self, StateError> {
+        let dir = &config.agent.state;
+        match Self::try_open(config, now) {
+            Err(error)
+                if (error.is_full() || error.is_vague() && ballast::is_full(dir))
+                    && Ballast::give_up(dir) =>
+            {
+                log::warn!(
+                    "{error}: the reserve in {} was given up, and it is tried again",
+                    dir.display()
+                );
+                Self::try_open(config, now)
+            }
+            other => other,
+        }
+    }
+
+    fn try_open(config: &Config, now: Timestamp) -> Result<Self, StateError> {
         let dir = config.agent.state.clone();
         make(&dir, 0o750)?;
         // Whoever made it may have been killed before this: asked is what is only there afterwards.
@@ -157,11 +203,14 @@ impl State {
                 log::warn!("what is known was learnt again from data.db: {reason}");
             }
         }
+        let mut ballast = Ballast::of(&dir);
+        ballast.keep();
         Ok(Self {
             store,
             sink,
             alarms,
             dir,
+            ballast,
             _lock: lock,
         })
     }
@@ -175,6 +224,22 @@ impl State {
         let why = "found while it was read or written";
         let (_, opening) = self.sink.put_aside(why, now).map_err(StateError::Sink)?;
         Ok(sink_alarm(&opening))
+    }
+
+    /// Closes the directory, with a store that turned out to be damaged put aside, and says so. Opened again it has a new one,
+    /// to be filled from `data.db` and from upstream.
+    ///
+    /// # Errors
+    /// When it cannot be put aside.
+    pub fn without_store(self, why: &str, now: Timestamp) -> Result<Option<String>, StateError> {
+        let (_, opening) = self.store.put_aside(why, now).map_err(StateError::Store)?;
+        Ok(store_alarm(&opening))
+    }
+
+    /// Whether the disk is so full that nothing new is to be taken: the reserve is not there, and there is no room to make it
+    /// again. What is left would go to data, and the next start would fail.
+    pub fn is_short(&mut self) -> bool {
+        !self.ballast.keep()
     }
 
     /// Where it is.

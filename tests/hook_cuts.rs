@@ -20,13 +20,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
+use support::cuts::{self, Record};
 use support::device::{Device, Running, is_there};
 use support::dice::Dice;
 use support::hooks::{self, SECRET, Sender};
-use support::replay::{Disk, Luck};
-use support::trace::{self, Operation};
+use support::trace;
 
 /// Images without `GLEANER_CUTS`.
 const DEFAULT_CUTS: u64 = 36;
@@ -43,7 +43,7 @@ struct Event {
 /// What was done, and who was told what in it.
 struct Story {
     device: Device,
-    operations: Vec<Operation>,
+    record: Record,
     events: Vec<Event>,
     /// By event: the line of the record at which its answer was sent, and the request id in it.
     told: BTreeMap<String, (usize, String)>,
@@ -57,49 +57,34 @@ fn any_cut_leaves_every_event_that_was_acknowledged_to_be_processed_once() {
         println!("hook_cuts: strace is not there: no cuts");
         return;
     }
-    let most = std::env::var("GLEANER_CUTS").map_or(DEFAULT_CUTS, |text| text.parse().unwrap());
+    let most = cuts::images(DEFAULT_CUTS);
     let mut dice = Dice::announced("hook_cuts");
     let story = Story::record();
-    let count = story.operations.len() as u64;
+    let (mut acknowledged, mut torn) = (0, 0);
+    let record = &story.record;
+    let explored = record.explore(&story.device, most, &mut dice, |cut, _| {
+        let went = story.goes_on(cut)?;
+        acknowledged += went.acknowledged;
+        torn += usize::from(went.torn);
+        Ok(())
+    });
     println!(
-        "hook_cuts: {count} operations, {} events",
+        "hook_cuts: {} operations, {} events; {most} images with {acknowledged} acknowledged events, {torn} with a torn end",
+        record.len(),
         story.events.len()
     );
-    let mut failures = Vec::new();
-    let (mut acknowledged, mut torn) = (0, 0);
-    for nth in 0..most {
-        let cut =
-            usize::try_from((nth * count / most + dice.below(count.div_ceil(most))).min(count - 1))
-                .unwrap()
-                + 1;
-        let luck = match dice.below(6) {
-            0 => Luck::All,
-            1 | 2 => Luck::None,
-            _ => Luck::Seed(dice.next()),
-        };
-        story.lay(cut, luck, |_| true);
-        match story.goes_on(cut) {
-            Ok(went) => {
-                acknowledged += went.acknowledged;
-                torn += usize::from(went.torn);
-            }
-            Err(wrong) => {
-                let last = story.operations[cut - 1].told();
-                failures.push(format!("after operation {cut} ({last}), {luck:?}: {wrong}"));
-            }
-        }
+    if let Err(failures) = explored {
+        panic!(
+            "{} of {most} images:\n{}",
+            failures.len(),
+            failures.join("\n\n")
+        );
     }
-    println!(
-        "hook_cuts: {most} images with {acknowledged} acknowledged events, {torn} with a torn end, {} failures",
-        failures.len()
-    );
-    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert!(acknowledged > 0, "no image had an acknowledged event");
     // The same with syncs that do nothing: events are lost, and this test sees it.
-    let end = story.operations.len();
-    story.lay(end, Luck::None, |operation| !operation.is_sync());
+    record.lay_without_syncs(&story.device);
     assert!(
-        story.goes_on(end).is_err(),
+        story.goes_on(record.len()).is_err(),
         "nothing is ever lost in these images"
     );
 }
@@ -120,11 +105,9 @@ impl Story {
         device.configure(&hooks::erp(hooks::address(), lines));
         let (events, rows) = events();
 
-        let log = device.beside("log");
-        let mut strace = trace::STRACE.to_vec();
-        strace.extend(["-o", log.to_str().unwrap()]);
-        let agent = device.start(&strace, &["run"]);
-        let door = door_of(&agent);
+        let mut record = Record::on(&device);
+        let agent = record.agent(&device);
+        let door = door_of(&agent.running);
         let mut ids = BTreeMap::new();
         // Alone, then several in one turn.
         let (first, rest) = events.split_at(RECORDS / 2);
@@ -146,15 +129,12 @@ impl Story {
                 }
             });
         }
-        agent.until("all is processed", || rows_of(&device) == rows);
-        stop_traced(agent);
-
-        let text = fs::read_to_string(log).unwrap();
-        let root = device.state().parent().unwrap();
-        let operations =
-            trace::parse(&text, root, "state", 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+        agent
+            .running
+            .until("all is processed", || rows_of(&device) == rows);
+        let (first, text) = record.stop(agent);
         let mut lines: BTreeMap<String, usize> = BTreeMap::new();
-        for (line, rest) in trace::sent(&text, "\"request_id\":\"", 0) {
+        for (line, rest) in trace::sent(&text, "\"request_id\":\"", first) {
             let id = rest.split('"').next().unwrap_or_default().to_owned();
             lines.entry(id).or_insert(line);
         }
@@ -164,32 +144,16 @@ impl Story {
             .collect();
         Self {
             device,
-            operations,
+            record,
             events,
             told,
             rows,
         }
     }
 
-    /// Makes the state directory what a cut after so many operations left.
-    fn lay(&self, cut: usize, luck: Luck, counts: impl Fn(&Operation) -> bool) {
-        let mut disk = Disk::new();
-        let done = self.operations[..cut].iter();
-        done.filter(|operation| counts(operation))
-            .for_each(|operation| disk.apply(operation));
-        if self.device.state().exists() {
-            fs::remove_dir_all(self.device.state()).unwrap();
-        }
-        disk.image(self.device.state().parent().unwrap(), luck);
-    }
-
     /// Whether the next start has all that was acknowledged before the cut, and comes to the end of the story.
     fn goes_on(&self, cut: usize) -> Result<Went, String> {
-        // The latest moment that this image stands for: just before the next operation.
-        let until = self
-            .operations
-            .get(cut)
-            .map_or(usize::MAX, Operation::counts_from);
+        let until = self.record.until(cut);
         let agent = self.device.start(&[], &["run"]);
         let door = door_of(&agent);
         let wrong = |what: String| Err(format!("{what}\n{}", agent.log()));
@@ -230,15 +194,7 @@ impl Story {
         }
         let log = agent.log();
         let torn = log.contains("they were never acknowledged, and are cut off");
-        let (integrity, aside) = (self.device.integrity(), self.device.kept_aside());
-        if integrity != "ok"
-            || !aside.is_empty()
-            || ["damaged", "learnt again", "kept as"]
-                .iter()
-                .any(|word| log.contains(word))
-        {
-            return wrong(format!("{integrity}, kept aside: {aside:?}"));
-        }
+        cuts::unharmed(&self.device, &log)?;
         agent.signal(Signal::TERM);
         let ended = agent.wait();
         if ended.code() == Some(0) {
@@ -291,14 +247,4 @@ fn door_of(agent: &Running) -> SocketAddr {
 fn rows_of(device: &Device) -> Vec<(i64, String)> {
     let rows = device.rows("orders", &[]).unwrap_or_default();
     rows.into_iter().map(|row| (row.key, row.body)).collect()
-}
-
-/// SIGTERM to what strace runs.
-fn stop_traced(agent: Running) {
-    let strace = agent.pid().as_raw_nonzero();
-    let children = fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap();
-    let child: i32 = children.split_whitespace().next().unwrap().parse().unwrap();
-    kill_process(Pid::from_raw(child).unwrap(), Signal::TERM).unwrap();
-    let ended = agent.wait();
-    assert_eq!(ended.code(), Some(0), "{}", ended.said());
 }

@@ -14,14 +14,13 @@
 
 mod support;
 
-use std::fs;
 use std::path::Path;
 
-use support::device::{Device, ended, is_there};
+use support::cuts::{self, Record};
+use support::device::{Device, is_there};
 use support::dice::Dice;
 use support::parts::{Parts, same};
-use support::replay::{Disk, Luck};
-use support::trace::{self, Operation};
+use support::trace;
 
 /// Images without `GLEANER_CUTS`.
 const DEFAULT_CUTS: u64 = 200;
@@ -30,7 +29,7 @@ const DEFAULT_CUTS: u64 = 200;
 struct Story {
     parts: Parts,
     device: Device,
-    operations: Vec<Operation>,
+    record: Record,
     /// So many of them are before the first command's end.
     first: usize,
     /// What was committed by then.
@@ -43,40 +42,25 @@ fn any_cut_leaves_what_was_committed_and_a_directory_to_go_on_from() {
         println!("power_cut: strace is not there: no cuts");
         return;
     }
-    let most = std::env::var("GLEANER_CUTS").map_or(DEFAULT_CUTS, |text| text.parse().unwrap());
+    let most = cuts::images(DEFAULT_CUTS);
     let mut dice = Dice::announced("power_cut");
     let story = Story::record();
-    let count = story.operations.len() as u64;
-    println!(
-        "power_cut: {count} operations, {} of the first pull",
-        story.first
-    );
-    let mut failures = Vec::new();
-    for nth in 0..most {
-        // All of them if there are enough images, with each luck.
-        let cut =
-            usize::try_from((nth * count / most + dice.below(count.div_ceil(most))).min(count - 1))
-                .unwrap()
-                + 1;
-        let luck = match dice.below(6) {
-            0 => Luck::All,
-            1 | 2 => Luck::None,
-            _ => Luck::Seed(dice.next()),
-        };
-        story.lay(cut, luck, |_| true);
-        if let Err(wrong) = story.goes_on(cut) {
-            let last = story.operations[cut - 1].told();
-            failures.push(format!("after operation {cut} ({last}), {luck:?}: {wrong}"));
-        }
+    let (count, first) = (story.record.len(), story.first);
+    println!("power_cut: {count} operations, {first} of the first pull, {most} images");
+    let explored = story
+        .record
+        .explore(&story.device, most, &mut dice, |cut, _| story.goes_on(cut));
+    if let Err(failures) = explored {
+        panic!(
+            "{} of {most} images:\n{}",
+            failures.len(),
+            failures.join("\n\n")
+        );
     }
-    println!("power_cut: {most} images, {} failures", failures.len());
-    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     // The same with syncs that do nothing: rows are lost, and this test sees it.
-    story.lay(story.operations.len(), Luck::None, |operation| {
-        !operation.is_sync()
-    });
+    story.record.lay_without_syncs(&story.device);
     assert!(
-        story.holds(story.operations.len()).is_err(),
+        story.holds(count).is_err(),
         "nothing is ever lost in these images"
     );
 }
@@ -86,31 +70,20 @@ impl Story {
         let mut parts = Parts::start(60, 30);
         let device = Device::new();
         device.configure(&parts.source("kept", "columns = { name = \"/name\" }"));
-        let mut operations = traced(&device, 0);
-        let first = operations.len();
+        let mut record = Record::on(&device);
+        record.command(&device, &["sync", "--json"]);
+        let first = record.len();
         let committed = parts.expected();
         assert!(same(&device.rows("kept", &[]).unwrap(), &committed).is_ok());
         parts.rewrite_some_and_lose_the_last(1);
-        operations.extend(traced(&device, 1_000_000));
+        record.command(&device, &["sync", "--json"]);
         Self {
             parts,
             device,
-            operations,
+            record,
             first,
             committed,
         }
-    }
-
-    /// Makes the state directory what a cut after so many operations left.
-    fn lay(&self, cut: usize, luck: Luck, counts: impl Fn(&Operation) -> bool) {
-        let mut disk = Disk::new();
-        let done = self.operations[..cut].iter();
-        done.filter(|operation| counts(operation))
-            .for_each(|operation| disk.apply(operation));
-        if self.device.state().exists() {
-            fs::remove_dir_all(self.device.state()).unwrap();
-        }
-        disk.image(self.device.state().parent().unwrap(), luck);
     }
 
     /// Whether what was committed before the cut is there.
@@ -126,7 +99,7 @@ impl Story {
             return Err(format!("half a row: {row:?}"));
         }
         let after = self.parts.expected();
-        if cut == self.operations.len() {
+        if cut == self.record.len() {
             return same(&rows, &after);
         }
         let lost = self.committed.iter().find(|(key, _)| {
@@ -145,7 +118,10 @@ impl Story {
     fn goes_on(&self, cut: usize) -> Result<(), String> {
         self.holds(cut)?;
         // Made by the look into it; a start after a cut finds none.
-        remove(&self.device.state().join("data.db-shm"));
+        let shm = self.device.state().join("data.db-shm");
+        if shm.exists() {
+            std::fs::remove_file(shm).unwrap();
+        }
         let ended = self.device.run(&["sync", "--json"]);
         if ended.code() != Some(0) {
             return Err(ended.said());
@@ -157,38 +133,8 @@ impl Story {
         same(&rows, &self.parts.expected())
             .map_err(|wrong| format!("{wrong}\n{}", ended.said()))?;
         // Nor is the store ever more behind the table than the last batch, or damaged.
-        let (integrity, aside) = (self.device.integrity(), self.device.kept_aside());
-        if integrity == "ok"
-            && aside.is_empty()
-            && !ended.err.contains("damaged")
-            && !ended.err.contains("learnt again")
-        {
-            Ok(())
-        } else {
-            Err(format!(
-                "{integrity}, kept aside: {aside:?}\n{}",
-                ended.said()
-            ))
-        }
+        cuts::unharmed(&self.device, &ended.said())
     }
-}
-
-fn remove(file: &Path) {
-    if file.exists() {
-        fs::remove_file(file).unwrap();
-    }
-}
-
-/// A sync from start to end, and what it did to the state directory.
-fn traced(device: &Device, line: usize) -> Vec<Operation> {
-    let log = device.beside("log");
-    let mut strace = trace::STRACE.to_vec();
-    strace.extend(["-o", log.to_str().unwrap()]);
-    let ended = ended(&mut device.command(&strace, &["sync", "--json"]));
-    assert_eq!(ended.code(), Some(0), "{}", ended.said());
-    let root = device.state().parent().unwrap();
-    let text = fs::read_to_string(log).unwrap();
-    trace::parse(&text, root, "state", line).unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
 #[test]
@@ -216,6 +162,19 @@ fn what_may_change_the_directory_and_is_not_understood_is_an_error() {
     };
     assert!(copied(&file).is_err());
     assert!(copied(&other).is_ok());
+    for call in [
+        format!("linkat(AT_FDCWD<{other}>, \"{file}\", AT_FDCWD<{other}>, \"{other}\", 0) = 0"),
+        format!("symlinkat(\"{other}\", AT_FDCWD<{other}>, \"{file}\") = 0"),
+        format!("truncate(\"{file}\", 8) = 0"),
+        format!("sendfile(3<{file}>, 4<{other}>, NULL, 8) = 8"),
+        format!("splice(4<{other}>, NULL, 3<{file}>, NULL, 8, 0) = 8"),
+        format!("fallocate(3<{file}>, FALLOC_FL_KEEP_SIZE|FALLOC_FL_PUNCH_HOLE, 0, 8) = 0"),
+        format!("renameat2(AT_FDCWD<{other}>, \"{file}\", AT_FDCWD<{other}>, \"{other}\", 0) = 0"),
+        format!("fsetxattr(3<{file}>, \"{other}\", \"{other}\", 1, 0) = 0"),
+        "io_uring_setup(8, 0x7f00) = 5<anon_inode:[io_uring]>".into(),
+    ] {
+        assert!(parsed(format!("7 {call}")).is_err(), "{call}");
+    }
     let write = format!("7 write(3<{file}>, \"\\x61\", 1) = 1");
     assert!(parsed(write.clone()).is_err(), "where to is not known");
     let open = format!("7 openat(AT_FDCWD<{other}>, \"{file}\", O_RDWR|O_CREAT, 0640) = 3<{file}>");

@@ -1,11 +1,17 @@
 //! Taking care of the state directory: opened patiently, verified in slices, rewritten, rebuilt when it is damaged.
 
+use std::ops::Bound;
 use std::time::Duration;
 
 use super::{Agent, Topic};
+use crate::clock::Mono;
+use crate::pull::audit;
+use crate::pull::repair::RepairError;
+use crate::record::RecordKey;
 use crate::sink::SinkTrouble;
 use crate::state::{State, StateError};
-use crate::store::{Opening, Progress, Verdict};
+use crate::store::{Progress, Verdict};
+use crate::upstream::outcome::{Failure, Kind};
 
 /// Entries of the store that are verified in one slice.
 const VERIFY_SLICE: usize = 500;
@@ -18,7 +24,78 @@ const BUSY_STEPS: u32 = 25;
 /// How often it is looked whether the store wants to be rewritten.
 const TIDY: Duration = Duration::from_secs(3600);
 
+/// How often `data.db` is read back, besides at the start.
+const AUDIT: Duration = Duration::from_secs(7 * 86_400);
+
+/// How far reading `data.db` back has come.
+#[derive(Debug, Default)]
+pub(super) struct Audit {
+    /// The source that is being read, or the first name behind the last one, and the last key that was.
+    at: Option<(String, Option<RecordKey>)>,
+    /// When it came to its end.
+    ended: Option<Mono>,
+}
+
 impl Agent {
+    /// Reads some rows of `data.db` back, if that is due; whether there may be more. What is not as it was written is in doubt
+    /// and delivered again; a file that is damaged is put aside.
+    pub(super) fn audit_slice(&mut self) -> bool {
+        let now = self.wait.now();
+        let is_done = self.audit.ended.is_some_and(|then| now.since(then) < AUDIT);
+        let (false, Some(state)) = (is_done, &mut self.state) else {
+            return false;
+        };
+        let (name, after) = self.audit.at.take().unwrap_or_default();
+        let sources = &self.config.sources;
+        let from = (Bound::Included(name), Bound::Unbounded);
+        let Some((name, source)) = sources.range::<String, _>(from).next() else {
+            self.audit.ended = Some(now);
+            let Err(error) = state.sink.check_notes() else {
+                return false;
+            };
+            log::error!("{error}");
+            return self.replace_damaged_sink();
+        };
+        let name = name.clone();
+        match audit::slice(source, after.as_ref(), &mut state.store, &state.sink) {
+            Ok(slice) => {
+                self.doubt(&name, slice.doubted.len());
+                self.audit.at = Some(match slice.last {
+                    Some(last) => (name, Some(last)),
+                    // The first name behind this one.
+                    None => (name + "\0", None),
+                });
+                true
+            }
+            Err(RepairError::Sink(error)) if error.kind == SinkTrouble::Damaged => {
+                log::error!("{error}");
+                self.replace_damaged_sink()
+            }
+            Err(error) => {
+                // Whoever writes next meets it as well.
+                log::warn!("data.db could not be read back: {error}");
+                self.audit.ended = Some(now);
+                false
+            }
+        }
+    }
+
+    /// Says that rows are not what was written, and has the next pass compare everything.
+    fn doubt(&mut self, name: &str, rows: usize) {
+        if rows == 0 {
+            return;
+        }
+        let alarm = format!(
+            "data.db: {rows} rows of {name} were not what was written there; they are compared with upstream and written again"
+        );
+        log::error!("{alarm}");
+        self.alarm(Topic::Damage, alarm);
+        if let Some(runner) = self.runners.get_mut(name) {
+            (runner.latest, runner.settled) = (None, None);
+        }
+        self.wake(&[name.to_owned()]);
+    }
+
     /// Rewrites the store when most of its file is no longer needed: sled's file never shrinks by itself.
     pub fn tidy(&mut self) {
         let (wait, now) = (self.wait.clone(), self.wait.now());
@@ -67,15 +144,9 @@ impl Agent {
             return;
         };
         log::error!("the store is damaged: {why}");
-        let now = self.wait.clock().wall();
-        match state.store.put_aside(why, now) {
-            Ok((_, Opening::Rebuilt { aside, why })) => {
-                self.alarm(Topic::Damage, format!(
-                    "the store was damaged ({why}): it is kept as {}, and all is compared again",
-                    aside.display()
-                ));
-            }
-            Ok(_) => {}
+        match state.without_store(why, self.wait.clock().wall()) {
+            Ok(None) => {}
+            Ok(Some(alarm)) => self.alarm(Topic::Damage, alarm),
             Err(error) => self.alarm(
                 Topic::Damage,
                 format!("the store is damaged ({why}) and cannot be put aside: {error}"),
@@ -119,7 +190,30 @@ impl Agent {
         }
     }
 
-    /// A store that a pass left poisoned is opened anew before the next one.
+    /// Why nothing new is taken, if the disk is too full for that; `status` says it as long as it is so.
+    pub(super) fn refuse_full_disk(&mut self) -> Result<(), Failure> {
+        let Some(state) = &mut self.state else {
+            return Ok(());
+        };
+        if !state.is_short() {
+            if self.alarms.contains_key(&Topic::Room) {
+                log::info!("there is room again: the reserve was made anew");
+                self.over(Topic::Room);
+            }
+            return Ok(());
+        }
+        let reason = format!(
+            "{}: the disk is full, and the reserve that keeps the agent able to start is used up; nothing is fetched or processed until somebody makes room (2 MiB)",
+            state.dir().display()
+        );
+        if !self.alarms.contains_key(&Topic::Room) {
+            log::error!("{reason}");
+        }
+        self.alarm(Topic::Room, reason.clone());
+        Err(Failure::new(Kind::Local, reason))
+    }
+
+    /// A store that a failed commit left poisoned is opened anew before anything else is done with it.
     pub(super) fn heal(&mut self) {
         let Some(state) = &mut self.state else { return };
         if state.store.is_poisoned() {

@@ -42,6 +42,7 @@ pub struct Agent {
     desk: Desk,
     state: Option<State>,
     verified: bool,
+    audit: care::Audit,
     tidied: Option<Mono>,
     /// It stays, and nobody reads its reports: they go to the log.
     resident: bool,
@@ -62,6 +63,8 @@ pub struct Agent {
 enum Topic {
     /// The state directory cannot be used.
     StateDirectory,
+    /// The disk is too full to take anything new.
+    Room,
     /// Something was damaged. Stays until the agent is started again: somebody should have seen it.
     Damage,
     /// The config file was not taken.
@@ -119,6 +122,7 @@ impl Agent {
             desk,
             state: None,
             verified: false,
+            audit: care::Audit::default(),
             tidied: None,
             resident: false,
             alarms: BTreeMap::new(),
@@ -193,7 +197,9 @@ impl Agent {
         }
         self.over(Topic::StateDirectory);
         self.state = Some(state);
+        let _said_in_status = self.refuse_full_disk();
         self.verified = false;
+        self.audit = care::Audit::default();
         self.recall_floor();
         self.recall();
         self.recall_documents();
@@ -273,6 +279,7 @@ impl Agent {
         self.resident = true;
         let now = self.wait.now();
         self.look_at_clock();
+        self.heal();
         if let Err(error) = self.open() {
             self.cannot_open(&error);
             return now.after(REOPEN);
@@ -303,6 +310,9 @@ impl Agent {
         }
         if !self.verified {
             self.verify_slice();
+            return self.wait.now();
+        }
+        if self.audit_slice() {
             return self.wait.now();
         }
         self.tidy();

@@ -72,6 +72,10 @@ impl Agent {
             return false;
         }
         let (batch, mut results) = self.take_up();
+        if !batch.is_empty() && self.refuse_full_disk().is_err() {
+            self.desk_of_hooks.held = self.wait.now().after(HOLD);
+            return false;
+        }
         if batch.is_empty() && results.is_empty() {
             return false;
         }
@@ -334,7 +338,7 @@ impl Agent {
     }
 
     /// Sources that events woke are due now.
-    fn wake(&mut self, names: &[String]) {
+    pub(super) fn wake(&mut self, names: &[String]) {
         let now = self.wait.now();
         for name in names {
             if let Some(runner) = self.runners.get_mut(name) {

@@ -27,7 +27,15 @@ impl Agent {
     pub fn pull(&mut self, name: &str, order: Order, each: &mut dyn FnMut(Event)) -> Report {
         self.look_at_clock();
         self.notice_replaced_sink();
-        let mut report = self.passes(name, order, each);
+        let room = if order.dry_run || order.probe {
+            Ok(())
+        } else {
+            self.refuse_full_disk()
+        };
+        let mut report = match room {
+            Ok(()) => self.passes(name, order, each),
+            Err(failure) => Report::failed(name, failure),
+        };
         if self.replace_damaged_sink() && !self.wait.stopping() {
             report = self.passes(name, order, each);
         }

@@ -11,6 +11,7 @@
 //! - [`select`] streams records out of a body, one at a time, however large the body is;
 //! - [`reading`] reads one as the config says, with [`key`];
 //! - [`digest`] gives equal digests to equal values, however they are written;
+//! - [`audit`] reads the sink's rows back, to see whether they are what was written;
 //! - [`carry`] takes records that come outside of a pass;
 //! - [`kept`] reads back what is kept of a source, for a person, or has it forgotten; [`standing`] concludes how one record
 //!   stands, [`spelling`] which one a person means;
@@ -19,6 +20,7 @@
 pub mod absence;
 mod adopt;
 pub mod advice;
+pub mod audit;
 pub mod carry;
 pub(crate) mod codec;
 pub mod collection;

@@ -10,7 +10,7 @@ use std::fmt;
 use super::plan::Full;
 use super::progress::Progress;
 use crate::config::Source;
-use crate::record::{Digest, Fingerprint, Known};
+use crate::record::{Digest, Fingerprint, Known, RecordKey};
 use crate::sink::SinkError;
 use crate::sink::sqlite::SqliteSink;
 use crate::store::{Batch, Key, SourceId, Store, StoreError, Tag};
@@ -217,6 +217,15 @@ fn doubt_after(
         chunk.iter().for_each(|key| batch.unset(id, key));
         store.commit(batch)?;
     }
+    Ok(doubt_records(store, id, &keys)?)
+}
+
+/// What is known of records is that they are there: the next pass compares and delivers them.
+pub(super) fn doubt_records(
+    store: &mut Store,
+    id: SourceId,
+    keys: &[RecordKey],
+) -> Result<(), StoreError> {
     for chunk in keys.chunks(CHUNK) {
         let mut batch = Batch::new();
         drop_memory(&mut batch, id);
@@ -244,14 +253,7 @@ fn relearn(store: &mut Store, sink: &SqliteSink, source: &Source) -> Result<(), 
     let config = written.filter(|written| written.whole);
     let config = config.map_or(NO_CONFIG.to_vec(), |written| written.config);
     commit(store, |batch| batch.put(config_key(id), &config))?;
-    // What was learnt again may be older than the watermark says.
-    let progress = store.get(&progress_key(id))?;
-    if let Some(mut progress) = progress.as_deref().and_then(Progress::decode) {
-        progress.owed = Some(Full::Lost);
-        commit(store, |batch| {
-            batch.put(progress_key(id), &progress.encode())
-        })?;
-    }
+    owe_full(store, id)?;
     store.forget(id)?;
     let last = sink.generation()?;
     let mut uncertain = std::collections::HashSet::new();
@@ -288,6 +290,18 @@ fn relearn(store: &mut Store, sink: &SqliteSink, source: &Source) -> Result<(), 
             "{}: {count} records were learnt again from data.db",
             source.name
         );
+    }
+    Ok(())
+}
+
+/// What is in doubt may be older than the watermark says: the next pass compares everything.
+pub(super) fn owe_full(store: &mut Store, id: SourceId) -> Result<(), StoreError> {
+    let progress = store.get(&progress_key(id))?;
+    if let Some(mut progress) = progress.as_deref().and_then(Progress::decode) {
+        progress.owed = Some(Full::Lost);
+        commit(store, |batch| {
+            batch.put(progress_key(id), &progress.encode())
+        })?;
     }
     Ok(())
 }

@@ -223,8 +223,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Newer`] if an entry is of a newer version. Damage is no error here but a [`Verdict`].
+    /// [`StoreError::Newer`] if an entry is of a newer version; [`StoreError::Poisoned`] after a commit that failed, since what
+    /// is on disk then is another sum than this one knows. Damage is no error here but a [`Verdict`].
     pub fn verify(&mut self, budget: usize) -> Result<Progress, StoreError> {
+        self.refuse_poisoned()?;
         let mut scan = self.scan.take().unwrap_or_default();
         match self.scan_on(&mut scan, budget) {
             Ok(false) => {

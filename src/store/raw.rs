@@ -31,13 +31,35 @@ const LOW_WATER: u64 = 1024 * 1024;
 /// sled's one tree in a directory of its own.
 #[derive(Debug)]
 pub(super) struct Tree {
-    db: sled::Db,
+    db: Db,
     /// Our own handle of `db`, for the sync that sled's flush does not do.
     pub(super) file: File,
     dir: PathBuf,
     /// How much log each write made, in bytes.
     #[cfg(test)]
     pub(super) logs: std::cell::RefCell<Vec<u64>>,
+}
+
+/// sled's handle, closed quietly: closing syncs, and panics where that fails. What was committed is on disk before.
+#[derive(Debug)]
+struct Db(Option<sled::Db>);
+
+impl std::ops::Deref for Db {
+    type Target = sled::Db;
+
+    #[expect(clippy::expect_used, reason = "only drop takes it out")]
+    fn deref(&self) -> &sled::Db {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        let db = self.0.take();
+        if quietly(|| drop(db)).is_err() {
+            log::warn!("sled could not close its files; what was committed is on disk");
+        }
+    }
 }
 
 impl Tree {
@@ -57,7 +79,7 @@ impl Tree {
         let db = patiently(|| guarded(dir, || config.open()))?;
         let file = open_file(&dir.join("db"))?;
         let tree = Self {
-            db,
+            db: Db(Some(db)),
             file,
             dir: dir.to_path_buf(),
             #[cfg(test)]
@@ -186,11 +208,7 @@ thread_local! {
 
 /// Runs a call into sled. A panic in there is damage, and is not printed as a crash of ours.
 fn guarded<T>(dir: &Path, call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, StoreError> {
-    hush();
-    let before = QUIET.replace(true);
-    let outcome = catch_unwind(AssertUnwindSafe(call));
-    QUIET.set(before);
-    match outcome {
+    match quietly(call) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(sled::Error::Io(error))) => Err(of_io(dir, error)),
         Ok(Err(error)) => Err(blame(dir, error.to_string())),
@@ -203,6 +221,14 @@ fn guarded<T>(dir: &Path, call: impl FnOnce() -> Result<T, sled::Error>) -> Resu
             Err(blame(dir, format!("sled panicked: {why}")))
         }
     }
+}
+
+fn quietly<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
+    hush();
+    let before = QUIET.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    QUIET.set(before);
+    outcome
 }
 
 /// Sends panics that are caught here, and those of sled's own threads, to the log. Installed once: taking the hook and

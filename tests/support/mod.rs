@@ -13,6 +13,7 @@ pub mod attendant;
 pub mod client;
 pub mod cut;
 pub mod cutter;
+pub mod cuts;
 pub mod device;
 pub mod dice;
 pub mod door;

@@ -94,6 +94,15 @@ impl Parts {
         });
     }
 
+    /// Rewrites so many parts, spread over the list.
+    pub fn rewrite_of(&mut self, count: usize) {
+        self.edit(|parts, list| {
+            let keys: Vec<u64> = list.0.keys().copied().collect();
+            let spread = keys.iter().step_by((keys.len() / count).max(1));
+            spread.take(count).for_each(|key| parts.rewrite(list, *key));
+        });
+    }
+
     /// Rewrites every other part, and the last ones of the list are gone.
     pub fn rewrite_some_and_lose_the_last(&mut self, lost: usize) {
         self.edit(|parts, list| {

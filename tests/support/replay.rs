@@ -60,7 +60,7 @@ struct Naming {
 const ROOT: usize = 0;
 
 /// A disk with what is sure on it and what is on its way.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Disk {
     /// By number; a directory has no content.
     files: Vec<Option<Content>>,
@@ -77,6 +77,36 @@ impl Disk {
             now: BTreeMap::new(),
             sure: BTreeMap::new(),
             unsure: Vec::new(),
+        }
+    }
+
+    /// With what is below `root`, in the directory `top` if that is there: all of it sure, but for what SQLite makes anew.
+    pub fn of(root: &Path, top: &Path) -> Self {
+        let mut disk = Self::new();
+        if root.join(top).exists() {
+            disk.take(root, top);
+            disk.sure.clone_from(&disk.now);
+            disk.unsure.clear();
+        }
+        disk
+    }
+
+    fn take(&mut self, root: &Path, path: &Path) {
+        let whole = root.join(path);
+        if !whole.is_dir() {
+            let sure = fs::read(whole).unwrap();
+            let content = Content {
+                sure,
+                unsure: Vec::new(),
+            };
+            return self.make(0, path, Some(content));
+        }
+        self.make(0, path, None);
+        for entry in fs::read_dir(whole).unwrap() {
+            let name = entry.unwrap().file_name();
+            if name != "data.db-shm" {
+                self.take(root, &path.join(name));
+            }
         }
     }
 

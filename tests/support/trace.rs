@@ -56,6 +56,14 @@ impl Operation {
         }
     }
 
+    /// How many bytes it writes.
+    pub fn bytes(&self) -> usize {
+        match &self.what {
+            What::Write(_, _, data) | What::Append(_, data) => data.len(),
+            _ => 0,
+        }
+    }
+
     pub fn is_sync(&self) -> bool {
         matches!(self.what, What::Sync(_))
     }
@@ -109,7 +117,7 @@ pub fn sent(log: &str, what: &str, line: usize) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, text) in (line..).zip(log.lines()) {
         let (_, body) = text.split_once(' ').unwrap_or_default();
-        if !body.trim_start().starts_with("sendto(") {
+        if !is_sending(body.trim_start()) {
             continue;
         }
         for rest in text.split(&hex).skip(1) {
@@ -118,6 +126,15 @@ pub fn sent(log: &str, what: &str, line: usize) -> Vec<(usize, String)> {
         }
     }
     found
+}
+
+/// A write to a descriptor that is no file is one to a connection or a log.
+fn is_sending(call: &str) -> bool {
+    let to = call
+        .strip_prefix("sendto(")
+        .or_else(|| call.strip_prefix("write("));
+    let to = to.and_then(|rest| descriptor(rest.split(',').next()?));
+    to.is_some_and(|(_, to)| to.to_string_lossy().starts_with("socket:"))
 }
 
 struct Reader {

@@ -293,6 +293,42 @@ impl SqliteSink {
         self.damaged.get()
     }
 
+    /// Checks the tables that are ours and small: what is noted of sources, deletions and the file itself. The tables of sources
+    /// are read row by row instead, in slices.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is damaged.
+    pub fn check_notes(&self) -> Result<(), SinkError> {
+        let tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB '[_]*'";
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let mut found = Vec::new();
+            let mut tables = self.db.prepare(tables)?;
+            let names = tables.query_map([], |row| row.get::<_, String>(0))?;
+            for name in names {
+                let check = format!("PRAGMA quick_check({})", quoted(&name?));
+                let said: String = self.db.query_row(&check, [], |row| row.get(0))?;
+                if said != "ok" {
+                    found.push(said);
+                }
+            }
+            Ok(found)
+        };
+        match read().map_err(|error| self.explain(&error))?.first() {
+            None => Ok(()),
+            Some(said) => Err(self.is_not_as_written(said)),
+        }
+    }
+
+    /// The error of something in the file that was never written there: the file is damaged from now on.
+    #[must_use]
+    pub fn is_not_as_written(&self, what: &str) -> SinkError {
+        self.damaged.set(true);
+        SinkError {
+            kind: SinkTrouble::Damaged,
+            message: format!("{}: {what}", self.path.display()),
+        }
+    }
+
     fn explain(&self, error: &rusqlite::Error) -> SinkError {
         let error = explain(&self.path, error);
         if error.kind == SinkTrouble::Damaged {

@@ -107,6 +107,21 @@ impl SqliteSink {
         })
     }
 
+    /// The same with their bodies as bytes: damage may have left no text of them.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn raw_bodies(
+        &self,
+        source: &Source,
+        after: Option<&RecordKey>,
+        limit: usize,
+    ) -> Result<Vec<(Row, Vec<u8>)>, SinkError> {
+        self.page(source, after, limit, "CAST(body AS BLOB)", |known, row| {
+            Ok((known, row.get(3)?))
+        })
+    }
+
     fn page<T>(
         &self,
         source: &Source,
