@@ -69,7 +69,7 @@ impl Shape {
 pub(super) fn grant(config: Config, wait: &Wait, wish: &Wish, shape: Shape) -> Exit {
     let socket = config.agent.control.clone();
     if config.sources.is_empty() && config.documents.is_empty() {
-        output::error("the config has no [source.NAME] and no [document.NAME] yet");
+        output::error("the config has no [source.NAME] yet");
         return Exit::Config;
     }
     let unknown = wish

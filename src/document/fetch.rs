@@ -3,21 +3,20 @@
 //! The order is the guarantee. A new version is complete, synced and proven before it takes the old one's place, by one rename;
 //! what says which version is published, its validators with it, is written after that.
 
-use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::checksum::{Checksum, MAX_SUMS, stated};
-use super::decide::{self, Held as PartHeld, Question, Standing, Why};
-use super::kept::{Kept, Note, doubt_key, kept_key, note_key};
-use super::part::{Part, breathe, discard, of_store};
-use super::place::{Mark, Place};
+use super::checksum::Checksum;
+use super::decide::{self, Question, Standing, Why};
+use super::kept::{Kept, Note, kept_key};
+use super::part::{Part, discard, of_store};
+use super::place::Place;
 use super::receive::{Content, Taken};
 use crate::clock::Timestamp;
 use crate::config::{Document, Proof};
 use crate::pull::report::{Outcome, Report, Tally};
 use crate::store::{Batch, Store};
-use crate::upstream::client::{Answer, Ask, Client, Head, Held, RestAnswer, failure_of_io, shown};
+use crate::upstream::client::{Answer, Ask, Client, Head, Held, RestAnswer, shown};
 use crate::upstream::conditional::{CacheControl, Validators, Variant, fresh_for, vary_is_star};
 use crate::upstream::outcome::{Expect, Failure, Kind};
 use crate::upstream::range::{Rest, other_version};
@@ -115,9 +114,9 @@ pub(super) struct Fetch<'a, 't> {
     pub(super) tools: &'a mut Tools<'t>,
     pub(super) mode: Mode,
     pub(super) wall: Timestamp,
-    kept: Option<Kept>,
-    publication: Option<Publication>,
-    tally: Tally,
+    pub(super) kept: Option<Kept>,
+    pub(super) publication: Option<Publication>,
+    pub(super) tally: Tally,
     notes: Vec<String>,
     fresh: Duration,
 }
@@ -128,12 +127,20 @@ enum Round {
     Ask(Question),
 }
 
+/// What came of asking for a rest.
+enum Told {
+    /// It was one, or none is there.
+    Over(Round),
+    /// An answer that is no part.
+    Else(Answer),
+}
+
 /// Where a version came from, and what vouches for it.
-struct Origin {
-    url: url::Url,
-    validators: Validators,
-    variant: Variant,
-    why: Option<Why>,
+pub(super) struct Origin {
+    pub(super) url: url::Url,
+    pub(super) validators: Validators,
+    pub(super) variant: Variant,
+    pub(super) why: Option<Why>,
 }
 
 impl<'a, 't> Fetch<'a, 't> {
@@ -168,11 +175,7 @@ impl Fetch<'_, '_> {
             kept,
             is_untouched,
             selects: kept.is_some_and(|kept| self.tools.client.selects(&kept.variant)),
-            part: part.as_ref().map(|part| PartHeld {
-                bytes: part.bytes(),
-                total: part.note().and_then(|note| note.total),
-                is_whole: part.note().is_some_and(|note| note.whole.is_some()),
-            }),
+            part: part.as_ref().map(Part::held),
             config,
             recheck: self.document.recheck,
             now: self.wall.as_second(),
@@ -214,53 +217,60 @@ impl Fetch<'_, '_> {
             allow_empty: self.document.allow_empty,
             search: None,
         };
-        let answer = match (question, &note, part.as_ref().map(Part::bytes)) {
-            (Question::Rest, Some(note), Some(from)) => {
-                let rest = Rest {
-                    from,
-                    validator: &note.strong,
-                    url: &note.url,
-                    total: note.total,
-                    coded: note.coded,
-                };
-                match self.tools.client.ask_rest(&ask, &rest, self.wall)? {
-                    RestAnswer::Whole(answer) => answer,
-                    RestAnswer::Unsatisfied(head, total) => {
-                        let other = other_version(&head.headers, &rest);
-                        let next = decide::after_unsatisfied(
-                            PartHeld {
-                                bytes: from,
-                                total: note.total,
-                                is_whole: false,
-                            },
-                            total,
-                            other,
-                        );
-                        return Ok(Round::Ask(next));
-                    }
-                    RestAnswer::Slice(full, slice) => {
-                        let head = self.seen(&full.head);
-                        let Some(held) = part.take() else {
-                            return Ok(Round::Ask(Question::Whole(Why::Restart)));
-                        };
-                        return match self.take_slice(held, *full, slice)? {
-                            Taken::Some(more) => {
-                                *part = Some(*more);
-                                Ok(Round::Ask(Question::Rest))
-                            }
-                            Taken::Whole(mut content) => {
-                                self.check_whole(&mut content, &head)?;
-                                self.publish(content, Origin::of_note(note))
-                                    .map(Round::Over)
-                            }
-                        };
-                    }
-                }
-            }
+        let answer = match (question, &note) {
+            (Question::Rest, Some(note)) => match self.ask_rest(&ask, note, part)? {
+                Told::Over(round) => return Ok(round),
+                Told::Else(answer) => answer,
+            },
             _ => self.tools.client.ask(&ask, self.wall)?,
         };
         self.answered(question, answer, note.as_ref(), part)
             .map(Round::Over)
+    }
+
+    /// Asks for the rest of a part, and takes it.
+    fn ask_rest(
+        &mut self,
+        ask: &Ask<'_>,
+        note: &Note,
+        part: &mut Option<Part>,
+    ) -> Result<Told, Failure> {
+        let Some(had) = part.take() else {
+            return Ok(Told::Over(Round::Ask(Question::Whole(Why::Restart))));
+        };
+        let held = had.held();
+        let rest = Rest {
+            from: held.bytes,
+            validator: &note.strong,
+            url: &note.url,
+            total: note.total,
+            coded: note.coded,
+        };
+        let told = match self.tools.client.ask_rest(ask, &rest, self.wall)? {
+            RestAnswer::Slice(full, slice) => {
+                let head = self.seen(&full.head);
+                match self.take_slice(had, *full, slice)? {
+                    Taken::Some(more) => {
+                        *part = Some(*more);
+                        Round::Ask(Question::Rest)
+                    }
+                    Taken::Whole(mut content) => {
+                        self.check_whole(&mut content, &head)?;
+                        Round::Over(self.publish(content, Origin::of_note(note))?)
+                    }
+                }
+            }
+            RestAnswer::Unsatisfied(head, total) => {
+                *part = Some(had);
+                let other = other_version(&head.headers, &rest);
+                Round::Ask(decide::after_unsatisfied(held, total, other))
+            }
+            RestAnswer::Whole(answer) => {
+                *part = Some(had);
+                return Ok(Told::Else(answer));
+            }
+        };
+        Ok(Told::Over(told))
     }
 
     fn answered(
@@ -335,7 +345,7 @@ impl Fetch<'_, '_> {
         head.clone()
     }
 
-    fn note_once(&mut self, note: &str) {
+    pub(super) fn note_once(&mut self, note: &str) {
         if !self.notes.iter().any(|known| known == note) {
             self.notes.push(note.to_owned());
         }
@@ -363,230 +373,28 @@ impl Fetch<'_, '_> {
         Ok(Outcome::Unchanged)
     }
 
-    /// Proves a new version, and puts it in the old one's place.
-    fn publish(&mut self, mut content: Content, origin: Origin) -> Result<Outcome, Failure> {
-        let digest = match &mut content {
-            Content::Memory(bytes) => Checksum::of(bytes),
-            Content::Part(part) => {
-                // From here on it need not be fetched again, whatever happens.
-                part.finish(self.tools.store)?;
-                part.digest()
-            }
-        };
-        self.prove(&content, digest)?;
-        let was = self.kept.clone();
-        let same = was.as_ref().is_some_and(|kept| kept.digest == digest);
-        let now = self.wall.as_second();
-        if same && self.is_untouched()? {
-            if let Some(mut kept) = was {
-                let stored = kept.clone();
-                kept.config = self.mode.config;
-                kept.url = origin.url;
-                kept.validators = origin.validators;
-                kept.variant = origin.variant;
-                kept.fetched = stored.fetched;
-                // When it was fetched alone is not news: an upstream that never answers 304 must not wear the card.
-                if kept.says_more_than(&stored) || origin.why == Some(Why::Recheck) {
-                    kept.fetched = now;
-                    self.keep(kept)?;
-                }
-            }
-            if matches!(content, Content::Part(_)) {
-                self.drop_part()?;
-            }
-            self.tally.unchanged += 1;
-            return Ok(Outcome::Unchanged);
-        }
-        self.tools.place.prepare(&self.document.file)?;
-        if let Content::Memory(bytes) = &content {
-            discard(self.tools.place, &self.document.name, self.tools.store)?;
-            let mut part = Part::begin(self.tools.place, &self.document.name, None)?;
-            part.append(bytes)
-                .and_then(|()| part.finish(self.tools.store))?;
-        }
-        let mark = self
-            .tools
-            .place
-            .publish(&self.document.name, &self.document.file)?;
-        let kept = Kept {
-            config: self.mode.config,
-            file: self.document.file.to_string_lossy().into_owned(),
-            url: origin.url,
-            validators: origin.validators,
-            variant: origin.variant,
-            digest,
-            mark,
-            fetched: now,
-            changed: match &was {
-                Some(was) if same => was.changed,
-                _ => now,
-            },
-            checked: now,
-        };
-        self.published(kept, was.as_ref())?;
-        Ok(Outcome::Changed)
-    }
-
-    /// A file has taken its place: that is written down, with what vouches for it, and what led there is forgotten.
-    fn published(&mut self, kept: Kept, was: Option<&Kept>) -> Result<(), Failure> {
-        let (old, new) = (was.map(|was| was.digest), kept.digest);
-        match old {
-            None => self.tally.added += 1,
-            Some(_) => self.tally.changed += 1,
-        }
-        if old == Some(new) {
-            let there = was.is_some_and(|was| was.file == kept.file);
-            if there {
-                self.note_once("the file had been changed or removed by somebody else: it is as it was published again");
-            }
-        } else {
-            self.publication = Some(Publication {
-                name: self.document.name.clone(),
-                path: self.tools.place.file(&self.document.file),
-                old,
-                new,
-            });
-        }
-        let mut batch = Batch::new();
-        batch.put(kept_key(&self.document.name), &kept.encode());
-        for key in [
-            note_key(&self.document.name),
-            doubt_key(&self.document.name),
-        ] {
-            if self.stored(&key)?.is_some() {
-                batch.remove(key);
-            }
-        }
-        self.kept = Some(kept);
-        self.commit(batch)
-    }
-
-    /// Whether a version has the checksum that the config wants.
-    fn prove(&mut self, content: &Content, digest: Checksum) -> Result<(), Failure> {
-        let (expected, by) = match self.document.proof.clone() {
-            Proof::None => return Ok(()),
-            Proof::Sha256(expected) => (Checksum(expected), "`sha256`".to_owned()),
-            Proof::Sha256Url(url) => (self.stated_sum(&url)?, shown(&url)),
-        };
-        if expected == digest {
-            return Ok(());
-        }
-        // Once it may have been damaged on its way. The same digest twice is what upstream has: that is not fetched a third time,
-        // only asked for, until it changes or the checksum does.
-        let key = doubt_key(&self.document.name);
-        let known = self.stored(&key)?;
-        if known.as_deref() != Some(&digest.0[..]) {
-            let mut batch = Batch::new();
-            batch.put(key, &digest.0);
-            self.commit(batch)?;
-            if matches!(content, Content::Part(_)) {
-                self.drop_part()?;
-            }
-        }
-        let reason = format!(
-            "its SHA-256 is {digest}, and {by} says {expected}: not published, the file is as it was"
-        );
-        Err(Failure::new(Kind::BadData, reason).at(shown(&self.document.url)))
-    }
-
-    /// The checksum that is written at `url`.
-    fn stated_sum(&mut self, url: &url::Url) -> Result<Checksum, Failure> {
-        let ask = Ask {
-            url,
-            held: None,
-            expect: Expect::File,
-            allow_empty: false,
-            search: None,
-        };
-        let mut text = Vec::new();
-        if let Answer::Full(full) = self.tools.client.ask(&ask, self.wall)? {
-            full.body
-                .take(MAX_SUMS)
-                .read_to_end(&mut text)
-                .map_err(|error| failure_of_io(&error).at(shown(url)))?;
-        }
-        let name = decide::last_segment(&self.document.url);
-        stated(&String::from_utf8_lossy(&text), &name)
-            .map_err(|why| Failure::new(Kind::BadData, why.to_string()).at(shown(url)))
-    }
-
     fn recall(&mut self) -> Result<(), Failure> {
         let stored = self.stored(&kept_key(&self.document.name))?;
         self.kept = stored.as_deref().and_then(Kept::decode);
         Ok(())
     }
 
-    /// A part that had taken its place when the power was cut, and was not written down: a rename keeps the inode.
-    fn adopt(&mut self) -> Result<(), Failure> {
-        let (place, name) = (self.tools.place, &self.document.name);
-        let stored = self.stored(&note_key(name))?;
-        let Some(note) = stored.as_deref().and_then(Note::decode) else {
-            return Ok(());
-        };
-        let mark = Mark::of(&place.file(&self.document.file));
-        let Some(mark) =
-            mark.filter(|mark| Some(mark.inode) == note.whole && mark.size == note.synced)
-        else {
-            return Ok(());
-        };
-        if place.part(name).exists() {
-            return Ok(());
-        }
-        log::info!("{name}: was published when the last run was cut");
-        let (was, now) = (self.kept.clone(), self.wall.as_second());
-        let kept = Kept {
-            config: note.config,
-            file: self.document.file.to_string_lossy().into_owned(),
-            url: note.url,
-            validators: note.validators,
-            variant: note.variant,
-            digest: note.prefix,
-            mark,
-            fetched: now,
-            changed: now,
-            checked: now,
-        };
-        self.published(kept, was.as_ref())
-    }
-
-    /// Whether the published file is as it was published. One that was copied back, or touched, and has the same bytes, is.
-    fn is_untouched(&mut self) -> Result<bool, Failure> {
-        let Some(kept) = self.kept.clone() else {
-            return Ok(false);
-        };
-        if kept.file != self.document.file.to_string_lossy() {
-            return Ok(false);
-        }
-        let path = self.tools.place.file(&self.document.file);
-        match Mark::of(&path) {
-            Some(mark) if mark == kept.mark => Ok(true),
-            Some(mark) if mark.size == kept.mark.size && !self.mode.look_only => {
-                if digest_of(&path, self.tools.wait)? != Some(kept.digest) {
-                    return Ok(false);
-                }
-                self.keep(Kept { mark, ..kept })?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    fn keep(&mut self, kept: Kept) -> Result<(), Failure> {
+    pub(super) fn keep(&mut self, kept: Kept) -> Result<(), Failure> {
         let mut batch = Batch::new();
         batch.put(kept_key(&self.document.name), &kept.encode());
         self.kept = Some(kept);
         self.commit(batch)
     }
 
-    fn drop_part(&mut self) -> Result<(), Failure> {
+    pub(super) fn drop_part(&mut self) -> Result<(), Failure> {
         discard(self.tools.place, &self.document.name, self.tools.store)
     }
 
-    fn stored(&self, key: &crate::store::Key) -> Result<Option<Vec<u8>>, Failure> {
+    pub(super) fn stored(&self, key: &crate::store::Key) -> Result<Option<Vec<u8>>, Failure> {
         self.tools.store.get(key).map_err(|error| of_store(&error))
     }
 
-    fn commit(&mut self, batch: Batch) -> Result<(), Failure> {
+    pub(super) fn commit(&mut self, batch: Batch) -> Result<(), Failure> {
         let committed = self.tools.store.commit(batch);
         committed.map(drop).map_err(|error| of_store(&error))
     }
@@ -600,23 +408,5 @@ impl Origin {
             variant: note.variant.clone(),
             why: None,
         }
-    }
-}
-
-/// Over the bytes of a file; `None`: it cannot be read.
-fn digest_of(path: &std::path::Path, wait: &Wait) -> Result<Option<Checksum>, Failure> {
-    use sha2::{Digest as _, Sha256};
-
-    let Ok(mut file) = std::fs::File::open(path) else {
-        return Ok(None);
-    };
-    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; super::part::BUFFER]);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(Some(Checksum::so_far(&hasher))),
-            Ok(read) => hasher.update(&buffer[..read]),
-            Err(_) => return Ok(None),
-        }
-        breathe(wait)?;
     }
 }

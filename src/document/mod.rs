@@ -25,6 +25,7 @@ pub mod fetch;
 pub mod kept;
 pub mod part;
 pub mod place;
+mod publish;
 mod receive;
 pub mod spool;
 pub mod tend;

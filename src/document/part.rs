@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::checksum::Checksum;
+use super::decide::Held;
 use super::kept::{Note, note_key};
 use super::place::{Place, local};
 use crate::store::{Batch, Store, StoreError};
@@ -167,6 +168,17 @@ impl Part {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// What decides how to go on with it.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let note = self.note.as_ref();
+        Held {
+            bytes: self.bytes,
+            total: note.and_then(|note| note.total),
+            is_whole: note.is_some_and(|note| note.whole.is_some()),
+        }
     }
 
     /// Over those.

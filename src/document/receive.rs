@@ -43,7 +43,13 @@ impl Fetch<'_, '_> {
     fn check_room(&self, held: u64, more: u64) -> Result<(), Failure> {
         let local = |reason: String| Err(Failure::new(Kind::Local, reason));
         self.check_size(held.saturating_add(more))?;
-        let (used, quota) = (self.tools.place.used(), self.tools.quota);
+        // What begins anew takes the place of what was held.
+        let part = std::fs::metadata(self.tools.place.part(&self.document.name));
+        let goes = part.map_or(0, |meta| if held == 0 { meta.len() } else { 0 });
+        let (used, quota) = (
+            self.tools.place.used().saturating_sub(goes),
+            self.tools.quota,
+        );
         if used.saturating_add(more) > quota {
             return local(format!(
                 "documents take {used} bytes, and {more} more are over `documents_quota` ({})",

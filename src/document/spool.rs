@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use super::decide::{self, Held as PartHeld, Question};
+use super::decide::{self, Question};
 use super::fetch::{Fetch, MOST_ROUNDS, Mode, Tools};
 use super::kept::Note;
 use super::part::{BUFFER, Part, discard};
@@ -45,7 +45,7 @@ pub fn ask(
     let mut anew = false;
     for _ in 0..MOST_ROUNDS {
         let note = part.as_ref().and_then(|part| part.note()).cloned();
-        let (Some(note), Some(held), false) = (note, part.as_ref().map(held), anew) else {
+        let (Some(note), Some(held), false) = (note, part.as_ref().map(Part::held), anew) else {
             return match fetch.tools.client.ask(&ask, fetch.wall)? {
                 Answer::Full(full) => fetch.spooled(*full, &mut part),
                 other => Ok(other),
@@ -146,14 +146,6 @@ impl Fetch<'_, '_> {
             body,
             proven_end,
         })))
-    }
-}
-
-fn held(part: &Part) -> PartHeld {
-    PartHeld {
-        bytes: part.bytes(),
-        total: part.note().and_then(|note| note.total),
-        is_whole: part.note().is_some_and(|note| note.whole.is_some()),
     }
 }
 
