@@ -1,5 +1,6 @@
 //! What needs to look inside: bounds of parts, entries changed behind the store's back, the store against a model.
 
+mod churn;
 mod codec;
 mod damage;
 mod figures;

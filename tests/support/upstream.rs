@@ -118,6 +118,11 @@ impl Upstream {
         *self.shared.handler.lock().unwrap() = Some(Arc::new(handler));
     }
 
+    /// Forgets the requests so far: a long test would drown in them.
+    pub fn forget(&self) {
+        self.shared.requests.lock().unwrap().clear();
+    }
+
     /// All requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().unwrap().clone()
