@@ -158,7 +158,9 @@ impl Plain {
             .any(|coding| coding.eq_ignore_ascii_case("chunked"));
         let gzip = !as_it_comes && has_body(status) && coding(&headers) == Ok(Coding::Gzip);
         let body = response.into_body();
-        let proven_end = chunked || gzip || !has_body(status) || body.content_length().is_some();
+        // ureq knows no length of a body that is stated to be empty.
+        let is_counted = headers.bytes("content-length").is_some();
+        let proven_end = chunked || gzip || is_counted || !has_body(status);
         let plain = body.into_with_config().limit(u64::MAX).reader();
         let body: Box<dyn Read> = match (has_body(status), gzip) {
             // A kept connection must not be waited on for a body that never comes.
