@@ -2,8 +2,11 @@
 //! and what the others find otherwise than they expect is listed here with its reason, exactly.
 //!
 //! The clock is a fake one, and the upstream's `Date` follows it: a test that pauses moves it on.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
-#[allow(unused_imports, reason = "shared by all test files")]
 mod support;
 
 use std::collections::BTreeMap;

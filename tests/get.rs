@@ -1,6 +1,9 @@
 //! `gleaner get`, the real binary against a scripted upstream.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
-#[allow(unused_imports, reason = "shared by all test files")]
 mod support;
 
 use std::fs;

@@ -27,5 +27,6 @@ pub mod stale;
 pub mod storable;
 pub mod update;
 
+mod hop;
 mod keeping;
 mod sweep;
