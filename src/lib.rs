@@ -10,6 +10,7 @@
 //! | [`pull`] | one pass over a collection: fetch → select → compare → deliver → commit |
 //! | [`document`] | one document: ask → receive → verify → publish |
 //! | [`state`] | the state directory: one owner, a store and a sink that agree |
+//! | [`cache`] | the memory of `get`: what may be kept of an answer, and used again (RFC 9111) |
 //! | [`upstream`] | asks an upstream and says what the answer means |
 //! | [`store`] | what is known, in sled; nobody else names it |
 //! | [`sink`] | where changes go: SQLite |
@@ -22,9 +23,10 @@
 //!
 //! Rooms that decide are pure: they take state, an answer and *now* as values and return a decision with its reason
 //! ([`upstream::outcome`], [`upstream::conditional`], [`pull::pages`], [`pull::absence`], [`pull::repair::decide`],
-//! [`document::decide`], [`schedule`]). Rooms that act do what they were told.
+//! [`document::decide`], [`schedule`], [`cache::reuse`]). Rooms that act do what they were told.
 
 pub mod agent;
+pub mod cache;
 pub mod cli;
 pub mod clock;
 pub mod config;

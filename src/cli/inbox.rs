@@ -218,7 +218,7 @@ fn at(instant: Timestamp) -> String {
 }
 
 /// A field or parameter of this name holds a secret, not what was computed with one.
-fn is_secret(name: &str) -> bool {
+pub(super) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let whole = [
         "authorization",

@@ -3,6 +3,7 @@
 mod check;
 mod exit;
 mod explain;
+mod get;
 mod hook;
 mod inbox;
 mod output;
@@ -16,7 +17,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use exit::Exit;
 
@@ -35,6 +37,7 @@ Examples:
   gleaner reconcile parts --confirm    yes, what is missing upstream is gone
   gleaner explain parts 42             what is known of one record, and why it is here or not
   gleaner inbox list --state dead      payloads of hooks that could not be processed
+  gleaner get URL                      a conditional GET with a memory, for scripts
 
 Exit codes (sysexits.h):
   0   done
@@ -122,6 +125,22 @@ Examples:
 
 The verdict is valid, bad-signature, stale, future, malformed or too-large; the exit code is 0 for valid alone.";
 
+const GET_EXAMPLES: &str = "\
+Examples:
+  gleaner get https://api.example.com/parts | jq length
+  gleaner get URL -o parts.json             the file is replaced when all of it has come, or not at all
+  gleaner get URL -H @/etc/token.header     one `Name: value` a line; what stands here, everybody sees in `ps`
+  gleaner get URL --json | jq '.from, .bytes_down'
+  gleaner get URL -H 'Cache-Control: stale-if-error=86400'    offline, what is a day old will do
+  gleaner -c gleaner.toml get URL           with the credentials, headers, CA and proxy of the upstream at this URL
+
+The second time the body comes from the cache: while it is fresh without a request, else after a 304. Works without the
+agent, and without a config file unless one is named by -c or $GLEANER_CONFIG. Redirects are followed, five at most, and
+-H stays with the host of URL.
+
+An answer of 400 or above, and one that cannot be trusted, is told on stderr with the exit code of its kind (404: 69, 401: 77,
+429 and 503: 75), and its body is not printed; --json prints the object all the same.";
+
 /// Keeps a local copy of upstream data over a thin link: incremental, conditional, crash-safe.
 #[derive(Debug, Parser)]
 #[command(name = "gleaner", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
@@ -177,6 +196,9 @@ enum Command {
     /// Webhooks.
     #[command(subcommand)]
     Hook(HookCommand),
+    /// A conditional GET with a memory, for scripts: prints the body.
+    #[command(after_help = GET_EXAMPLES)]
+    Get(get::GetArguments),
 }
 
 #[derive(Debug, Args)]
@@ -350,8 +372,12 @@ struct ReplayArguments {
 /// Runs the command that the arguments name.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+    let parsed = Arguments::command().try_get_matches().and_then(|matches| {
+        let is_named = matches.value_source("config") != Some(ValueSource::DefaultValue);
+        Arguments::from_arg_matches(&matches).map(|arguments| (arguments, is_named))
+    });
+    let (arguments, is_named) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             let usage = error.use_stderr();
             // Nobody is left to tell if this fails.
@@ -360,7 +386,10 @@ pub fn main() -> ExitCode {
         }
     };
     output::start_log(usual_level(&arguments));
-    let exit = match config::load(&arguments.config, &|name| std::env::var_os(name)) {
+    // Whoever only wants a URL needs no config.
+    let needed = is_named || !matches!(arguments.command, Command::Get(_));
+    let config = needed.then(|| config::load(&arguments.config, &|name| std::env::var_os(name)));
+    let exit = match config.transpose() {
         Ok(config) => command(arguments, config),
         Err(errors) => {
             output::error(&errors.to_string());
@@ -379,8 +408,8 @@ fn usual_level(arguments: &Arguments) -> log::LevelFilter {
     }
 }
 
-fn command(arguments: Arguments, config: Config) -> Exit {
-    for warning in &config.warnings {
+fn command(arguments: Arguments, config: Option<Config>) -> Exit {
+    for warning in config.iter().flat_map(|config| &config.warnings) {
         log::warn!("{warning}");
     }
     let wait = match Wait::new(Arc::new(SystemClock))
@@ -392,6 +421,12 @@ fn command(arguments: Arguments, config: Config) -> Exit {
             return Exit::Device;
         }
     };
+    if let Command::Get(get) = &arguments.command {
+        return get::get(config.as_ref(), &wait, get);
+    }
+    let Some(config) = config else {
+        return Exit::Config;
+    };
     match arguments.command {
         Command::Run => run::run(config, &arguments.config, &wait),
         Command::Sync(sync) => sync::sync(config, &wait, &sync),
@@ -402,6 +437,7 @@ fn command(arguments: Arguments, config: Config) -> Exit {
         Command::Explain(arguments) => explain::explain(config, &wait, &arguments),
         Command::State(command) => state::state(config, &wait, &command),
         Command::Inbox(command) => inbox::inbox(config, &wait, command),
+        Command::Get(get) => get::get(Some(&config), &wait, &get),
         Command::Hook(HookCommand::Check(check)) => hook::check(&config, &wait, &check),
     }
 }

@@ -437,7 +437,7 @@ fn drain(response: &mut Response<ureq::Body>, status: u16) {
     }
 }
 
-fn headers_of(response: &Response<ureq::Body>) -> Headers {
+pub(super) fn headers_of(response: &Response<ureq::Body>) -> Headers {
     let mut headers = Headers::new();
     for (name, value) in response.headers() {
         headers.push(name.as_str(), value.as_bytes());

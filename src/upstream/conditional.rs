@@ -118,27 +118,37 @@ impl CacheControl {
     #[must_use]
     pub fn of(headers: &Headers) -> Self {
         let mut control = Self::default();
-        for member in headers.list("cache-control") {
-            let (name, argument) = match member.split_once('=') {
-                Some((name, argument)) => (name.trim(), Some(unquote(argument))),
-                None => (member.trim(), None),
-            };
-            if name.eq_ignore_ascii_case("no-store") {
-                control.no_store = true;
-            } else if name.eq_ignore_ascii_case("no-cache") && argument.is_none() {
+        for (name, argument) in directives(headers) {
+            match (name.as_str(), argument) {
+                ("no-store", _) => control.no_store = true,
                 // With field names (`no-cache="set-cookie"`) it binds those fields only.
-                control.no_cache = true;
-            } else if name.eq_ignore_ascii_case("max-age") {
-                let seconds = delta_seconds(argument.as_deref().unwrap_or("")).unwrap_or(0);
-                control.max_age = Some(control.max_age.map_or(seconds, |known| known.min(seconds)));
+                ("no-cache", None) => control.no_cache = true,
+                ("max-age", argument) => {
+                    let seconds = delta_seconds(argument.as_deref().unwrap_or("")).unwrap_or(0);
+                    control.max_age =
+                        Some(control.max_age.map_or(seconds, |known| known.min(seconds)));
+                }
+                _ => {}
             }
         }
         control
     }
 }
 
+/// The directives of `Cache-Control` over all its lines, in order: names in lower case, arguments without their quotes.
+#[must_use]
+pub fn directives(headers: &Headers) -> Vec<(String, Option<String>)> {
+    let parts = |member: String| match member.split_once('=') {
+        Some((name, argument)) => (name.trim().to_ascii_lowercase(), Some(unquote(argument))),
+        None => (member.trim().to_ascii_lowercase(), None),
+    };
+    let members = headers.list("cache-control");
+    members.into_iter().map(parts).collect()
+}
+
 /// Non-negative seconds; more digits than fit mean "for ever" (RFC 9111 1.2.2), anything else nothing.
-fn delta_seconds(text: &str) -> Option<u64> {
+#[must_use]
+pub fn delta_seconds(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX).min(1 << 31))
 }
@@ -169,7 +179,9 @@ pub fn age_of(headers: &Headers) -> Duration {
     Duration::from_secs(seconds.unwrap_or(0))
 }
 
-fn expires_in(headers: &Headers, now: Timestamp) -> u64 {
+/// How many seconds `Expires` lies behind `Date`, or behind `now` where there is no `Date`; 0 without one.
+#[must_use]
+pub fn expires_in(headers: &Headers, now: Timestamp) -> u64 {
     // `Expires: 0` and other garbage mean "already expired" (RFC 9111 5.3).
     let Some(expires) = headers.text("expires").and_then(http_date) else {
         return 0;

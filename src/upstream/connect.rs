@@ -9,6 +9,7 @@ use super::client::Client;
 use super::dns::Names;
 use super::line::{Line, Patience};
 use super::outcome::{Failure, Kind};
+use super::plain::Plain;
 use super::proxy::proxy_for;
 use super::tls::{Identity, TlsClock, TlsSetup, client_config};
 use crate::config::Upstream;
@@ -45,6 +46,20 @@ impl Shared {
     /// # Errors
     /// A certificate, key or proxy cannot be used.
     pub fn client(&self, upstream: &Upstream, idle: Duration) -> Result<Client, Failure> {
+        let (agent, line) = self.agent(upstream, idle)?;
+        Ok(Client::new(upstream, agent, line, self.tls_clock.clone()))
+    }
+
+    /// For single exchanges with `upstream`.
+    ///
+    /// # Errors
+    /// A certificate, key or proxy cannot be used.
+    pub fn plain(&self, upstream: &Upstream) -> Result<Plain, Failure> {
+        let (agent, line) = self.agent(upstream, agent::IDLE)?;
+        Ok(Plain::new(upstream, agent, line))
+    }
+
+    fn agent(&self, upstream: &Upstream, idle: Duration) -> Result<(ureq::Agent, Line), Failure> {
         let proxy = proxy_for(&upstream.proxy, &upstream.base, |name| {
             std::env::var(name).ok()
         })
@@ -60,7 +75,7 @@ impl Shared {
             user_agent: self.user_agent.clone(),
             idle,
         });
-        Ok(Client::new(upstream, agent, line, self.tls_clock.clone()))
+        Ok((agent, line))
     }
 
     fn tls(&self, upstream: &Upstream) -> Result<Tls, Failure> {

@@ -17,7 +17,13 @@ impl Headers {
         self.0.push((name.to_ascii_lowercase(), value.to_vec()));
     }
 
-    /// The same, for building by chain.
+    /// Removes all lines of that name.
+    pub fn remove(&mut self, name: &str) {
+        self.0
+            .retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+    }
+
+    /// The same as [`Headers::push`], for building by chain.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.push(name, value.as_bytes());
@@ -46,6 +52,13 @@ impl Headers {
             .iter()
             .filter(move |(known, _)| known.eq_ignore_ascii_case(name))
             .map(|(_, value)| value.trim_ascii())
+    }
+
+    /// All lines in order: names in lower case, values as they came.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 
     /// The members of a list field over all its lines: split at commas outside quoted strings, trimmed, empty ones

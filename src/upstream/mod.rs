@@ -18,6 +18,7 @@
 //! | `token` | asks a token endpoint |
 //! | `exchange` | what the log says of one request |
 //! | [`limit`] | limits on a body as an adapter |
+//! | [`plain`] | one exchange without policy: any status is an answer |
 //! | [`connect`] | from an upstream's config to a client |
 //! | [`agent`] | one ureq agent per upstream, put together from the others |
 //! | [`line`](mod@line) | what an upstream's connections share: deadlines, byte counts, the state of the last one |
@@ -46,6 +47,7 @@ pub mod limit;
 pub mod line;
 pub mod manners;
 pub mod outcome;
+pub mod plain;
 pub mod proxy;
 pub mod range;
 mod redirect;

@@ -88,7 +88,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn base64(bytes: &[u8]) -> String {
-    encoding::to_base64(bytes)
+    to_base64(bytes)
 }
 
 const NOW: i64 = 1_764_500_000;
