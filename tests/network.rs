@@ -256,9 +256,18 @@ fn listing(version: usize) -> String {
     format!("[{}]", records.join(","))
 }
 
+/// Lines that tell which version they are of.
+fn manual(version: usize) -> String {
+    format!("version {version}, a line of the manual\n").repeat(90)
+}
+
 fn answer(request: &Request, version: usize) -> Answer {
     match request.path() {
         "/api/items" => Answer::ok().json(listing(version)),
+        "/api/manual" => Answer::ok()
+            .header("Content-Type", "text/plain")
+            .etag(&format!("\"{version}\""))
+            .body(manual(version)),
         // As long as the rest, so that what happens at a place happens here too.
         "/api/items/7" => Answer::ok().json(format!(
             "{{\"id\":7,\"v\":{version},\"pad\":\"{:030}\"{}}}",
@@ -400,6 +409,7 @@ impl Site {
         self.home.config(&format!(
             "time_sync = \"synced\"\n[upstream.up]\nbase = \"{base}\"\nproxy = \"\"\n{ca}\
              limits = {{ connect = \"{}s\", stall = \"{}s\", total = \"{}s\" }}\n\
+             [document.manual]\nupstream = \"up\"\npath = \"manual\"\nfile = \"manual.txt\"\nevery = \"1d\"\n\
              [source.items]\nupstream = \"up\"\npath = \"items\"\nkey = \"/id\"\nevery = \"1d\"\n{}",
             STALL.as_secs(),
             STALL.as_secs(),
@@ -513,6 +523,55 @@ fn collection(what: &str, site: &Site, expected: Expected) {
     );
 }
 
+/// A document likewise: what is published is one version whole, whatever happened.
+fn document(what: &str, site: &Site, expected: Expected) {
+    let published =
+        || std::fs::read_to_string(site.home.path("state/documents/manual.txt")).unwrap();
+    site.version.store(1, Ordering::SeqCst);
+    site.heal();
+    assert_eq!(site.gleaner(&["sync", "manual"]).code, 0, "{what}");
+    assert_eq!(published(), manual(1));
+    site.version.store(2, Ordering::SeqCst);
+    site.harm();
+    judge(what, &site.gleaner(&["sync", "manual", "--json"]), expected);
+    match expected {
+        Arrives => assert_eq!(published(), manual(2), "{what}"),
+        Fails(..) => assert_eq!(published(), manual(1), "{what}"),
+    }
+    site.heal();
+    assert_eq!(site.gleaner(&["sync", "manual"]).code, 0, "{what}");
+    assert_eq!(published(), manual(2), "{what}");
+}
+
+/// `gleaner get` likewise: a body is printed whole, or into the file, or not at all.
+fn get(what: &str, site: &Site, expected: Expected) {
+    let ask = |base: &str| {
+        let url = format!("{base}manual");
+        site.gleaner(&["get", &url, "-o", "got.txt", "--cache", "memory"])
+    };
+    let got = || std::fs::read_to_string(site.home.path("got.txt")).unwrap();
+    site.version.store(1, Ordering::SeqCst);
+    site.heal();
+    assert_eq!(ask(&site.healthy).code, 0, "{what}");
+    assert_eq!(got(), manual(1));
+    site.version.store(2, Ordering::SeqCst);
+    site.harm();
+    let said = ask(&site.harmed);
+    match expected {
+        Arrives => assert_eq!((said.code, got()), (0, manual(2)), "{what}: {}", said.err),
+        // A page is a page to whoever asks for one.
+        Fails("not-ours", _) => assert!(said.code == 0 && got().contains("our terms"), "{what}"),
+        Fails(_, reason) => {
+            assert_ne!(said.code, 0, "{what}");
+            assert_eq!(got(), manual(1), "{what}");
+            assert!(said.err.contains(reason), "{what}: {}", said.err);
+        }
+    }
+    site.heal();
+    assert_eq!(ask(&site.healthy).code, 0, "{what}");
+    assert_eq!(got(), manual(2), "{what}");
+}
+
 /// An event that leads to a record through what the network does, and afterwards.
 fn fetch(what: &str, site: &Site, expected: Expected) {
     site.version.store(3, Ordering::SeqCst);
@@ -567,6 +626,8 @@ fn whatever_the_network_does_is_called_by_its_name_and_is_over_when_it_is_over()
                     let told = std::panic::catch_unwind(|| {
                         let site = Site::of(*harm);
                         collection(what, &site, *expected);
+                        document(what, &site, *expected);
+                        get(what, &site, *expected);
                         fetch(what, &site, *expected);
                     });
                     match told {

@@ -17,6 +17,7 @@ use super::output;
 use crate::cache::fetch::{Fetcher, Question, Reply};
 use crate::cache::memory::Memory;
 use crate::cache::select::view;
+use crate::clock::{Evidence, Trust, Witnesses, build_floor, judge};
 use crate::config::value::{parse_duration, parse_size};
 use crate::config::{Auth, Config, Limits, Proxy, Roots, Upstream};
 use crate::hook::to_base64;
@@ -153,7 +154,9 @@ fn try_get(
     let view = memory
         .as_ref()
         .map(|memory| view(scope, &credentials, memory.seal()));
-    let plain = Shared::new(wait.clone()).plain(&upstream)?;
+    let shared = Shared::new(wait.clone());
+    shared.tls_clock.believe(clock_trust(config, wait));
+    let plain = shared.plain(&upstream)?;
     let mut fetcher = Fetcher::new(plain, memory);
     let limit = arguments.max_size.unwrap_or(upstream.limits.body);
     let reply = fetcher.get(&Question {
@@ -174,6 +177,21 @@ fn try_get(
     } else {
         body(reply, arguments)
     }
+}
+
+/// What our clock is worth for certificates: a time daemon's word, since no upstream was asked before.
+fn clock_trust(config: Option<&Config>, wait: &Wait) -> Trust {
+    let witnesses = match config.and_then(|config| config.agent.time_sync.as_ref()) {
+        Some(file) => Witnesses::only(file),
+        None => Witnesses::known(),
+    };
+    judge(&Evidence {
+        wall: wait.clock().wall(),
+        now: wait.now(),
+        floor: build_floor(),
+        set: witnesses.set_at(),
+        sightings: &[],
+    })
 }
 
 /// Prints the body of a success; tells what is none.

@@ -29,15 +29,19 @@ fn the_layout_of_a_list_does_not_select_and_its_members_do() {
 #[test]
 fn a_token_is_in_neither_view_nor_variant() {
     let token = field("authorization", "Bearer hunter2");
-    let shown = format!("{:?}", sealed(&[token.clone()], &seal()));
-    let first = view(Some("plant-7"), &[token.clone()], &seal());
+    let shown = format!("{:?}", sealed(std::slice::from_ref(&token), &seal()));
+    let first = view(Some("plant-7"), std::slice::from_ref(&token), &seal());
     assert!(!shown.contains("hunter2") && !first.contains("hunter2"));
     let other = view(
         Some("plant-7"),
         &[field("authorization", "Bearer x")],
         &seal(),
     );
-    let elsewhere = view(Some("plant-7"), &[token.clone()], &Seal::new(&[8; 32]));
+    let elsewhere = view(
+        Some("plant-7"),
+        std::slice::from_ref(&token),
+        &Seal::new(&[8; 32]),
+    );
     let nobody = view(Some("plant-7"), &[], &seal());
     assert!(first != other && first != elsewhere && first != nobody);
     assert_ne!(view(None, &[], &seal()), nobody);
