@@ -13,7 +13,7 @@ use super::check::NOWHERE;
 use super::value::{print_duration, print_percent, print_size};
 use super::{
     Agent, Auth, Config, CursorFrom, Deletes, Format, Ignore, MaxLoss, More, OnBad, PageSize,
-    Pages, Param, Proxy, Pull, Roots, Secret, Source, TimeFormat, TimeParam, Upstream,
+    Pages, Param, Program, Proxy, Pull, Roots, Secret, Source, TimeFormat, TimeParam, Upstream,
 };
 use crate::pointer::Pointer;
 
@@ -255,6 +255,29 @@ fn source(text: &mut Text, name: &str, source: &Source, base: Option<&Url>) {
                 .map(|(name, place)| (name.as_str(), pointer(place))),
         ),
     );
+    if let Some(journal) = &source.journal {
+        text.line(
+            "journal",
+            table([
+                ("file", quoted(&journal.file)),
+                ("rotate", quoted(&print_size(journal.rotate))),
+                ("keep", journal.keep.to_string()),
+            ]),
+        );
+    }
+    if let Some(on_change) = &source.on_change {
+        text.line("on_change", program(on_change));
+    }
+}
+
+/// A program, as TOML.
+pub(super) fn program(program: &Program) -> String {
+    let arguments = program.arguments.iter().map(|argument| quoted(argument));
+    let run = [path(&program.path)].into_iter().chain(arguments);
+    table([
+        ("run", list(run)),
+        ("timeout", quoted(&print_duration(program.timeout))),
+    ])
 }
 
 /// What a record is.

@@ -310,6 +310,7 @@ impl<'a, 't> Pass<'a, 't> {
     fn listings(&mut self) -> Result<Outcome, Failure> {
         self.recall_progress()?;
         if !self.mode.dry_run {
+            self.settle()?;
             self.adopt_config()?;
         }
         let mut next = self.begin()?;

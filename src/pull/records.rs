@@ -360,6 +360,20 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
+    /// A batch that followers have not taken yet goes on before anything else does.
+    pub(super) fn settle(&mut self) -> Result<(), Failure> {
+        let mut delivery = Delivery {
+            store: self.tools.store,
+            sink: self.tools.sink,
+            wait: self.tools.wait,
+        };
+        let settled = delivery.settle(self.source, self.id)?;
+        self.tally.added += settled.added;
+        self.tally.changed += settled.changed;
+        self.tally.deleted += settled.deleted;
+        Ok(())
+    }
+
     fn deliver(&mut self, pending: &mut Pending) -> Result<(), Failure> {
         let overtaken = self.overtaken_memos(pending.touched())?;
         let fetched = self.tools.wait.clock().wall();
