@@ -28,7 +28,7 @@ pub use self::door::{
 pub use self::error::{Errors, Place, Problem};
 pub use self::fingerprint::{document_fingerprint, fingerprint, scope_fingerprint};
 pub use self::followers::{Journal, Program};
-pub use self::print::print;
+pub use self::print::{print, print_ignore};
 pub use self::secret::{Env, MAX_LEN as MAX_SECRET_LEN, SecretError, SecretReason, SecretValue};
 pub use crate::json::time::TimeFormat;
 use crate::pointer::Pointer;

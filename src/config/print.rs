@@ -287,11 +287,7 @@ fn record(text: &mut Text, source: &Source) {
         [key] => text.line("key", pointer(key)),
         keys => text.line("key", list(keys.iter().map(pointer))),
     }
-    let ignored = source.ignore.iter().map(|ignore| match ignore {
-        Ignore::At(place) => pointer(place),
-        Ignore::Anywhere(name) => quoted(name),
-    });
-    text.line("ignore", list(ignored));
+    text.line("ignore", print_ignore(&source.ignore));
     if let Some(deleted) = &source.deleted {
         let equals = deleted.equals.as_ref().map(|value| match value {
             serde_json::Value::Null => ("null", "true".to_owned()),
@@ -327,6 +323,15 @@ fn record(text: &mut Text, source: &Source) {
         ),
     );
     text.line("schema_version", source.schema_version.to_string());
+}
+
+/// The list of `ignore`, as TOML.
+#[must_use]
+pub fn print_ignore(ignored: &[Ignore]) -> String {
+    list(ignored.iter().map(|ignore| match ignore {
+        Ignore::At(place) => pointer(place),
+        Ignore::Anywhere(name) => quoted(name),
+    }))
 }
 
 /// The shortest `path` that leads to `url` for sure: what follows the base, or else the whole URL.

@@ -117,6 +117,14 @@ impl Pending {
         self.counts.changed = self.counts.changed.saturating_sub(1);
     }
 
+    /// Records that are new or different, with their text.
+    pub(super) fn upserts(&self) -> impl Iterator<Item = (&RecordKey, &str)> {
+        self.changes.iter().filter_map(|change| match change {
+            Change::Upsert { key, body, .. } => Some((key, &**body)),
+            Change::Delete { .. } => None,
+        })
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.changes.len() as u64
     }

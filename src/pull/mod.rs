@@ -15,6 +15,7 @@
 //! - [`carry`] takes records that come outside of a pass;
 //! - [`kept`] reads back what is kept of a source, for a person, or has it forgotten; [`standing`] concludes how one record
 //!   stands, [`spelling`] which one a person means;
+//! - [`volatile`] finds the field that moves when everything seems to change with each pass;
 //! - [`report`] is what a pass did, in numbers and in one word; [`replay`] delivers again without asking.
 
 pub mod absence;
@@ -49,4 +50,5 @@ pub mod report;
 pub mod select;
 pub mod spelling;
 pub mod standing;
+pub mod volatile;
 pub mod window;
