@@ -75,7 +75,7 @@ pub fn load(path: &Path, env: Env<'_>) -> Result<Config, Errors> {
 }
 
 /// Checks the text of a config file. `path` is named in errors, and its directory is where relative paths start; the
-/// file system is not looked at, apart from the host's name.
+/// file system is not looked at, apart from the host's name and the schemas that the file names.
 ///
 /// # Errors
 /// [`Errors`]: everything that is wrong, not only the first thing; of what is no TOML, what the parser found.
@@ -320,6 +320,8 @@ pub struct Source {
     pub updated: Option<Updated>,
     /// What a record must look like.
     pub require: Vec<(Pointer, crate::contract::Rule)>,
+    /// A JSON Schema that a record must fit.
+    pub schema: Option<crate::contract::schema::Schema>,
     /// Part of the fingerprint: raise it when the meaning of the data changed and all must be read again.
     pub schema_version: u32,
     /// How passes are made.

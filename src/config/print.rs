@@ -322,6 +322,9 @@ fn record(text: &mut Text, source: &Source) {
                 .map(|(place, rule)| (place.as_str(), rule.clone())),
         ),
     );
+    if let Some(schema) = &source.schema {
+        text.line("schema", path(schema.path()));
+    }
     text.line("schema_version", source.schema_version.to_string());
 }
 

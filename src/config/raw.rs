@@ -72,6 +72,7 @@ pub(super) const SOURCE: Keys = Keys {
         "deleted",
         "updated",
         "require",
+        "schema",
         "schema_version",
         "pull",
         "pages",

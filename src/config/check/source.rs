@@ -56,6 +56,9 @@ pub(super) fn source(
         require: table
             .item("require")
             .map_or_else(Vec::new, |item| record::require(check, &item)),
+        schema: table
+            .item("schema")
+            .and_then(|item| record::schema(check, &item)),
         schema_version: u32::try_from(table.integer(
             check,
             "schema_version",

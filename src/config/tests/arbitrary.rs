@@ -381,6 +381,7 @@ fn bare_source() -> impl Strategy<Value = Source> {
                 deleted: None,
                 updated,
                 require: Vec::new(),
+                schema: None,
                 schema_version: 0,
                 pull,
                 pages,
