@@ -12,7 +12,7 @@
 //! | [`state`] | the state directory: one owner, a store and a sink that agree |
 //! | [`upstream`] | asks an upstream and says what the answer means |
 //! | [`store`] | what is known, in sled; nobody else names it |
-//! | [`sink`] | where changes go: SQLite |
+//! | [`sink`] | where changes go: SQLite, a journal, a program |
 //! | [`inbox`] | payloads of hooks, saved before they are answered |
 //! | [`schedule`] | when a source is due |
 //! | [`wait`](mod@wait) | the one place that ever blocks |

@@ -158,3 +158,72 @@ fn files_that_are_put_aside_are_called_by_their_first_number_and_the_latest_are_
         assert!(size <= 4096, "{name}: {size}");
     }
 }
+
+/// Waits for something to be so.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the processes of these tests live in real time"
+)]
+fn until(is_so: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed().as_secs() < 20, "it never came");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_follower_in_the_readme_gets_each_change_once_across_rotations_and_its_own_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let shelf = Shelf::start();
+    let mut gateway = Gateway::of(&shelf.upstream)
+        .source("journal = { file = \"parts.ndjson\", rotate = \"4KiB\", keep = 1000 }")
+        .start();
+    let readme = include_str!("../README.md");
+    let start = readme.find("cd /var/lib/gleaner/journal").unwrap();
+    let script = &readme[start..start + readme[start..].find("```").unwrap()];
+    let script = script
+        .replace("/var/lib/gleaner", gateway.state().to_str().unwrap())
+        .replace("/var/tmp", dir.path().to_str().unwrap())
+        .replace(
+            "jq -r '\"\\(.op) \\(.key)\"'",
+            &format!("cat >> {}/out", dir.path().display()),
+        );
+    assert!(script.contains("/out"), "{script}");
+    let seen = || told(&dir.path().join("out")).len();
+    let mut version = 0;
+    for round in 1..=2 {
+        // Some before it comes, some while it is there.
+        let mut change = |times| {
+            for _ in 0..times {
+                version += 1;
+                let records: Vec<(u32, u32)> = (1..=10).map(|id| (id, version)).collect();
+                shelf.put(&records);
+                assert_eq!(gateway.word(), "changed");
+            }
+        };
+        change(12);
+        let mut follower = std::process::Command::new("sh");
+        let mut follower = std::os::unix::process::CommandExt::process_group(&mut follower, 0)
+            .args(["-c", &script])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        until(|| seen() >= round * 180 - 60);
+        change(6);
+        until(|| seen() >= round * 180);
+        let group = rustix::process::Pid::from_child(&follower);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        follower.wait().unwrap();
+    }
+    let numbers: Vec<String> = told(&dir.path().join("out"))
+        .iter()
+        .map(|line| line.split(' ').next().unwrap().to_owned())
+        .collect();
+    let mut all: Vec<String> = (1..=360).map(|seq: u32| seq.to_string()).collect();
+    // Killed between its work and its note it would do the last one again.
+    let mut numbers = numbers;
+    numbers.dedup();
+    all.dedup();
+    assert_eq!(numbers, all);
+}

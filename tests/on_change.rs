@@ -407,6 +407,54 @@ fn a_stop_ends_the_program_and_the_batch_is_told_after_the_next_start() {
 }
 
 #[test]
+fn a_kill_between_the_sinks_and_the_store_changes_nothing_that_is_told() {
+    let (shelf, desk) = (Shelf::start(), Desk::new());
+    // The first time it is told, it kills who tells it.
+    let run = desk.script(
+        "cat > \"$D/in.$GLEANER_BATCH\"\n\
+         if [ ! -e \"$D/killed.$GLEANER_BATCH\" ]; then mv \"$D/in.$GLEANER_BATCH\" \"$D/killed.$GLEANER_BATCH\"; kill -9 $PPID; exit 0; fi\n\
+         cat \"$D/in.$GLEANER_BATCH\" >> \"$D/taken\"",
+    );
+    let url = shelf.upstream.url("/items");
+    let home = Home::new(&format!(
+        "[source.items]\nurl = \"{url}\"\nproxy = \"\"\nkey = \"/id\"\njournal = {{}}\nreconcile = {{ max_loss = 100 }}\non_change = {run}\n"
+    ));
+    let journal = home.path("state/journal/items.ndjson");
+    let story: [&[(u32, u32)]; 4] = [&[(1, 1), (2, 1)], &[(1, 2)], &[(1, 1), (3, 1)], &[(3, 1)]];
+    for (nth, records) in story.iter().enumerate() {
+        shelf.put(records);
+        assert_eq!(home.gleaner(&["sync"]).code, -1);
+        // Upstream goes back before the next start.
+        if nth == 1 {
+            shelf.put(story[0]);
+        }
+        let ended = (0..5)
+            .map(|_| home.gleaner(&["sync"]).code)
+            .find(|code| *code != -1);
+        assert_eq!(ended, Some(0));
+    }
+    let taken = told(&desk.path("taken"));
+    assert_eq!(
+        taken,
+        [
+            "1 upsert 1 1",
+            "2 upsert 2 1",
+            "3 upsert 1 2",
+            "4 upsert 1 1",
+            "5 upsert 3 1",
+            "6 delete 2",
+            "7 delete 1",
+        ]
+    );
+    assert_eq!(told(&journal), taken);
+    for number in [1, 3, 4, 5, 6, 7] {
+        let first = told(&desk.path(&format!("killed.{number}")));
+        let same = first.iter().all(|line| taken.contains(line));
+        assert!(same && !first.is_empty(), "{number}: {first:?}");
+    }
+}
+
+#[test]
 fn records_of_hooks_are_told_as_well_and_not_answered_for_before() {
     let desk = Desk::new();
     let address = hooks::address();

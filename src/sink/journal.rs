@@ -313,3 +313,6 @@ fn cut(file: &File, len: u64, end: u64) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
