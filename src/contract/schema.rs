@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-
 /// The largest schema file in bytes.
 pub const MAX_LEN: u64 = 1 << 20;
 
@@ -77,7 +75,7 @@ impl Schema {
             .map_err(|error| wrong("is no JSON Schema that can be used", &error))?;
         Ok(Self {
             path: path.to_owned(),
-            digest: Sha256::digest(text).into(),
+            digest: <sha2::Sha256 as sha2::Digest>::digest(text).into(),
             validator: std::sync::Arc::new(validator),
         })
     }
