@@ -255,7 +255,8 @@ mod tests {
     fn which_fields_move() {
         let many: Vec<String> = (0..6).map(|n| format!("/f{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let table: &[(&[(usize, &[&str])], Option<&[&str]>)] = &[
+        type Pairs<'a> = &'a [(usize, &'a [&'a str])];
+        let table: &[(Pairs<'_>, Option<&[&str]>)] = &[
             (&[(20, &["/t"])], Some(&["/t"])),
             (&[(20, &["/t", "/u"])], Some(&["/t", "/u"])),
             // Some change in earnest as well.

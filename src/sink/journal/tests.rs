@@ -36,7 +36,7 @@ fn batch(seq: u64, changes: u64) -> Vec<u8> {
         .flat_map(|seq| {
             format!(
                 "{{\"seq\":{seq},\"x\":\"{}\"}}\n",
-                "y".repeat(seq as usize % 40)
+                "y".repeat(usize::try_from(seq % 40).unwrap())
             )
             .into_bytes()
         })
@@ -80,14 +80,14 @@ proptest! {
                 Fate::Torn(part, zeros) => {
                     let reached = append(mark);
                     let text = fs::read(&path).unwrap();
-                    let base = reached.len as usize - lines.len();
+                    let base = usize::try_from(reached.len).unwrap() - lines.len();
                     let mut left = text[..base + lines.len() * part / 1000].to_vec();
                     left.extend(std::iter::repeat_n(0, zeros));
                     fs::write(&path, left).unwrap();
                 }
                 Fate::NoName => {
                     let reached = append(mark);
-                    if reached.len as usize == lines.len() {
+                    if reached.len == lines.len() as u64 {
                         fs::remove_file(&path).unwrap();
                     }
                 }
