@@ -1,5 +1,7 @@
 //! What a record must look like before it may replace another.
 
+pub mod schema;
+
 use std::cmp::Ordering;
 use std::fmt;
 

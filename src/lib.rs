@@ -13,7 +13,7 @@
 //! | [`cache`] | the memory of `get`: what may be kept of an answer, and used again (RFC 9111) |
 //! | [`upstream`] | asks an upstream and says what the answer means |
 //! | [`store`] | what is known, in sled; nobody else names it |
-//! | [`sink`] | where changes go: SQLite |
+//! | [`sink`] | where changes go: SQLite, a journal, a program |
 //! | [`inbox`] | payloads of hooks, saved before they are answered |
 //! | [`schedule`] | when a source is due |
 //! | [`wait`](mod@wait) | the one place that ever blocks |

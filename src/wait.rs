@@ -306,6 +306,32 @@ impl Wait {
         }
     }
 
+    /// Waits for an fd also when the process shall end: for what has to end with it. Serves the attendants meanwhile. Waits
+    /// really, whatever the clock; under a clock that stands still `span` counts as passed after as long in real time.
+    ///
+    /// # Errors
+    ///
+    /// `poll` itself failed (out of memory).
+    pub fn linger(&self, fd: BorrowedFd<'_>, span: Duration) -> io::Result<Readiness> {
+        let until = self.now().after(span);
+        let mut standing = Duration::ZERO;
+        loop {
+            let now = self.now();
+            let left = until.since(now);
+            let timeout = left.min(self.due_in(now));
+            let turn = self.turn(Some((fd, Interest::Read)), timeout)?;
+            if turn.watched {
+                return Ok(Readiness::Ready);
+            }
+            if turn.silent && self.now() == now {
+                standing = standing.saturating_add(timeout);
+            }
+            if left.is_zero() || standing >= span {
+                return Ok(Readiness::DeadlinePassed);
+            }
+        }
+    }
+
     /// Waits for the schedule and serves the attendants meanwhile. With a fake clock it serves what is ready and moves
     /// the clock on to the next deadline, without waiting.
     ///

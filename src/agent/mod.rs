@@ -88,6 +88,8 @@ struct Runner {
     latest: Option<Latest>,
     /// How long its last complete full pass took.
     full_took: Option<Duration>,
+    /// How many passes over everything in a row changed nearly everything.
+    stirred: u32,
     noted: Option<Mono>,
     last_check: Option<(Timestamp, Mono)>,
     status: SourceStatus,
@@ -165,6 +167,7 @@ impl Agent {
                 settled: None,
                 latest: None,
                 full_took: None,
+                stirred: 0,
                 noted: None,
                 last_check: None,
                 status: SourceStatus {

@@ -15,6 +15,7 @@ use crate::pull::collection::{Mode, Spool, Tools, pass};
 use crate::pull::plan::{self, Full};
 use crate::pull::replay::replay;
 use crate::pull::report::{Outcome, Report, Tally};
+use crate::pull::volatile::{PASSES, changed_nearly_all};
 use crate::schedule::{Ended, Rhythm, next_due};
 use crate::sink::sqlite::{SourceState, rfc3339};
 use crate::store::Store;
@@ -164,6 +165,10 @@ impl Agent {
             config: fingerprint,
             scope: config::scope_fingerprint(&source, upstream),
             settled: self.runners.get(name).and_then(|runner| runner.settled),
+            suspicious: self
+                .runners
+                .get(name)
+                .is_some_and(|runner| runner.stirred + 1 >= PASSES),
             full,
             latest: self
                 .runners
@@ -313,6 +318,13 @@ impl Agent {
             .then(|| state.store.generation());
         if complete && report.tally.not_modified == 0 && report.pull == "snapshot" {
             runner.full_took = Some(report.elapsed);
+        }
+        if complete && matches!(report.pull.as_str(), "snapshot" | "full") {
+            runner.stirred = if changed_nearly_all(&report.tally) {
+                runner.stirred.saturating_add(1)
+            } else {
+                0
+            };
         }
         let turned = turned(&runner.status.outcome, &report.outcome);
         note_status(runner, report, (now, wall));

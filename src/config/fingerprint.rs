@@ -6,7 +6,7 @@ use super::{Cursor, Deletes, Document, Format, Ignore, OnBad, Pull, Source, Upda
 
 /// The first 8 bytes of SHA-256 over everything in the config that gives meaning to what the store keeps of a source:
 /// where it is and whose view (`url`, `scope`), what a record is (`format`, `records`, `key`, `ignore`, `deleted`,
-/// `updated`, `schema_version`) and which are taken (`require`, `on_bad_record`: a page whose bad record was skipped must
+/// `updated`, `schema_version`) and which are taken (`require`, `schema` by its text, `on_bad_record`: a page whose bad record was skipped must
 /// be read again when the contract is mended), how a listing continues (`pages`), and what is delivered (`columns`, `deletes`). Times,
 /// lateness, limits, credentials and the order of `ignore` and `columns` make no difference.
 #[must_use]
@@ -43,6 +43,9 @@ pub fn fingerprint(source: &Source, upstream: &Upstream) -> [u8; 8] {
         "require",
         rules.map(|(place, rule)| format!("{place}={rule}")),
     );
+    if let Some(schema) = &source.schema {
+        hash.field("schema", [schema.digest()]);
+    }
     hash.field("on_bad_record", [on_bad(source.on_bad_record)]);
     hash.field("schema_version", [source.schema_version.to_string()]);
     hash.field("pages", [super::print::pages(&source.pages)]);

@@ -6,6 +6,7 @@ mod door;
 mod error;
 mod findings;
 mod fingerprint;
+mod followers;
 mod nearest;
 mod print;
 mod raw;
@@ -26,7 +27,8 @@ pub use self::door::{
 };
 pub use self::error::{Errors, Place, Problem};
 pub use self::fingerprint::{document_fingerprint, fingerprint, scope_fingerprint};
-pub use self::print::print;
+pub use self::followers::{Journal, Program};
+pub use self::print::{print, print_ignore};
 pub use self::secret::{Env, MAX_LEN as MAX_SECRET_LEN, SecretError, SecretReason, SecretValue};
 pub use crate::json::time::TimeFormat;
 use crate::pointer::Pointer;
@@ -63,11 +65,17 @@ pub fn load(path: &Path, env: Env<'_>) -> Result<Config, Errors> {
         .map(|(whose, secret)| format!("{whose}: every user may read {secret}: chmod o-r"))
         .collect();
     config.warnings.extend(warnings);
+    let programs = config.sources.iter().filter_map(|(name, source)| {
+        let trouble = source.on_change.as_ref()?.trouble()?;
+        Some(format!("source.{name}: `on_change`: {trouble}"))
+    });
+    let programs: Vec<String> = programs.collect();
+    config.warnings.extend(programs);
     Ok(config)
 }
 
 /// Checks the text of a config file. `path` is named in errors, and its directory is where relative paths start; the
-/// file system is not looked at, apart from the host's name.
+/// file system is not looked at, apart from the host's name and the schemas that the file names.
 ///
 /// # Errors
 /// [`Errors`]: everything that is wrong, not only the first thing; of what is no TOML, what the parser found.
@@ -312,6 +320,8 @@ pub struct Source {
     pub updated: Option<Updated>,
     /// What a record must look like.
     pub require: Vec<(Pointer, crate::contract::Rule)>,
+    /// A JSON Schema that a record must fit.
+    pub schema: Option<crate::contract::schema::Schema>,
     /// Part of the fingerprint: raise it when the meaning of the data changed and all must be read again.
     pub schema_version: u32,
     /// How passes are made.
@@ -333,6 +343,10 @@ pub struct Source {
     pub columns: Vec<(String, Pointer)>,
     /// What happens to a deleted record's row.
     pub deletes: Deletes,
+    /// A file that gets each change as a line.
+    pub journal: Option<Journal>,
+    /// A program that is told of changes.
+    pub on_change: Option<Program>,
     /// An empty answer is an empty listing rather than an error. Default false.
     pub allow_empty: bool,
     /// A page is downloaded as a document is, and read from disk then: a cut download goes on where it was. Default false.
@@ -343,6 +357,14 @@ pub struct Source {
     pub max_skip: Duration,
     /// After this long of 304s one answer is fetched in full. Default 30 d.
     pub recheck: Duration,
+}
+
+impl Source {
+    /// Whether anybody follows its changes beside the readers of `data.db`.
+    #[must_use]
+    pub fn is_followed(&self) -> bool {
+        self.journal.is_some() || self.on_change.is_some()
+    }
 }
 
 /// How a body is laid out.

@@ -13,7 +13,7 @@ use super::check::NOWHERE;
 use super::value::{print_duration, print_percent, print_size};
 use super::{
     Agent, Auth, Config, CursorFrom, Deletes, Format, Ignore, MaxLoss, More, OnBad, PageSize,
-    Pages, Param, Proxy, Pull, Roots, Secret, Source, TimeFormat, TimeParam, Upstream,
+    Pages, Param, Program, Proxy, Pull, Roots, Secret, Source, TimeFormat, TimeParam, Upstream,
 };
 use crate::pointer::Pointer;
 
@@ -255,6 +255,29 @@ fn source(text: &mut Text, name: &str, source: &Source, base: Option<&Url>) {
                 .map(|(name, place)| (name.as_str(), pointer(place))),
         ),
     );
+    if let Some(journal) = &source.journal {
+        text.line(
+            "journal",
+            table([
+                ("file", quoted(&journal.file)),
+                ("rotate", quoted(&print_size(journal.rotate))),
+                ("keep", journal.keep.to_string()),
+            ]),
+        );
+    }
+    if let Some(on_change) = &source.on_change {
+        text.line("on_change", program(on_change));
+    }
+}
+
+/// A program, as TOML.
+pub(super) fn program(program: &Program) -> String {
+    let arguments = program.arguments.iter().map(|argument| quoted(argument));
+    let run = [path(&program.path)].into_iter().chain(arguments);
+    table([
+        ("run", list(run)),
+        ("timeout", quoted(&print_duration(program.timeout))),
+    ])
 }
 
 /// What a record is.
@@ -264,11 +287,7 @@ fn record(text: &mut Text, source: &Source) {
         [key] => text.line("key", pointer(key)),
         keys => text.line("key", list(keys.iter().map(pointer))),
     }
-    let ignored = source.ignore.iter().map(|ignore| match ignore {
-        Ignore::At(place) => pointer(place),
-        Ignore::Anywhere(name) => quoted(name),
-    });
-    text.line("ignore", list(ignored));
+    text.line("ignore", print_ignore(&source.ignore));
     if let Some(deleted) = &source.deleted {
         let equals = deleted.equals.as_ref().map(|value| match value {
             serde_json::Value::Null => ("null", "true".to_owned()),
@@ -303,7 +322,19 @@ fn record(text: &mut Text, source: &Source) {
                 .map(|(place, rule)| (place.as_str(), rule.clone())),
         ),
     );
+    if let Some(schema) = &source.schema {
+        text.line("schema", path(schema.path()));
+    }
     text.line("schema_version", source.schema_version.to_string());
+}
+
+/// The list of `ignore`, as TOML.
+#[must_use]
+pub fn print_ignore(ignored: &[Ignore]) -> String {
+    list(ignored.iter().map(|ignore| match ignore {
+        Ignore::At(place) => pointer(place),
+        Ignore::Anywhere(name) => quoted(name),
+    }))
 }
 
 /// The shortest `path` that leads to `url` for sure: what follows the base, or else the whole URL.

@@ -72,6 +72,7 @@ pub(super) const SOURCE: Keys = Keys {
         "deleted",
         "updated",
         "require",
+        "schema",
         "schema_version",
         "pull",
         "pages",
@@ -80,6 +81,8 @@ pub(super) const SOURCE: Keys = Keys {
         "keep_upstream",
         "columns",
         "deletes",
+        "journal",
+        "on_change",
         "allow_empty",
         "ignore_no_store",
         "max_skip",
@@ -91,7 +94,7 @@ pub(super) const SOURCE: Keys = Keys {
         "extra_ca",
         "proxy",
     ],
-    later: &["on_denied", "on_stale", "on_change", "journal", "sinks"],
+    later: &["on_denied", "on_stale"],
     upstream: &[
         "base",
         "roots",
@@ -135,6 +138,8 @@ pub(super) const BASIC: Keys = keys(&["user", "password"]);
 pub(super) const AUTH_HEADER: Keys = keys(&["name", "value"]);
 pub(super) const OAUTH2: Keys = keys(&["token_url", "client_id", "client_secret", "scopes"]);
 pub(super) const SECRET: Keys = keys(&["credential", "file", "env"]);
+pub(super) const JOURNAL: Keys = keys(&["file", "rotate", "keep"]);
+pub(super) const PROGRAM: Keys = keys(&["run", "timeout"]);
 pub(super) const DELETED: Keys = keys(&["pointer", "equals", "null"]);
 pub(super) const UPDATED: Keys = keys(&["field", "format"]);
 pub(super) const TIME_PATTERN: Keys = keys(&["pattern", "zone"]);

@@ -77,6 +77,12 @@ impl<'a> Carrier<'a> {
         if adopted.as_deref() != Some(&config[..]) {
             return Ok(None);
         }
+        let mut delivery = Delivery {
+            store: &mut *store,
+            sink: &mut *sink,
+            wait,
+        };
+        delivery.settle(source, id)?;
         let salt = *store.salt();
         Ok(Some(Self {
             source,

@@ -4,7 +4,7 @@
 //! page is had" (memo, marks, position) goes with the page's last batch; what says "this listing is had" (deletions, the
 //! end of the pass) comes after the last page.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use url::Url;
@@ -95,6 +95,8 @@ pub struct Mode {
     /// After a complete pass that missed nothing: the store's generation then. While it stands, a pass of 304s needs no
     /// look for absences.
     pub settled: Option<u64>,
+    /// The passes before this one changed nearly everything: compare some of what changes with what it was.
+    pub suspicious: bool,
     /// A full pass is wanted, and why.
     pub full: Option<Full>,
     /// Where the pass before ended, if this process made it.
@@ -113,6 +115,7 @@ pub fn pass(source: &Source, tools: &mut Tools<'_>, mode: Mode) -> Report {
         Ok(id) => {
             let mut pass = Pass::new(source, id, tools, mode, clock.wall(), started);
             let outcome = pass.run();
+            pass.note_moving(&outcome);
             Report {
                 pull: pass.word().into(),
                 tally: pass.tally,
@@ -163,6 +166,8 @@ pub(super) struct Pass<'a, 't> {
     /// Bad records on pages that a 304 vouched for.
     pub(super) bad_vouched: u64,
     notes: Vec<String>,
+    /// Where records of a suspicious pass differ from what they were, the first few.
+    pub(super) sample: Vec<BTreeSet<String>>,
     /// What it asks for.
     pub(super) plan: Plan,
     /// Which part of that it is at.
@@ -251,6 +256,7 @@ impl<'a, 't> Pass<'a, 't> {
             bad: Vec::new(),
             bad_vouched: 0,
             notes: Vec::new(),
+            sample: Vec::new(),
             plan: Plan::Full {
                 why: Full::Snapshot,
                 since: None,
@@ -310,6 +316,7 @@ impl<'a, 't> Pass<'a, 't> {
     fn listings(&mut self) -> Result<Outcome, Failure> {
         self.recall_progress()?;
         if !self.mode.dry_run {
+            self.settle()?;
             self.adopt_config()?;
         }
         let mut next = self.begin()?;

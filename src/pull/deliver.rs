@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::follow::mark_key;
 use crate::clock::Timestamp;
 use crate::config::Source;
 use crate::record::{Change, Gone, Known, Ordinal, RecordKey};
+use crate::sink::journal::Mark;
+use crate::sink::lines::lines;
 use crate::sink::sqlite::SqliteSink;
-use crate::sink::{self, Sink as _, SinkError, SinkTrouble};
+use crate::sink::{self, Sink as _, SinkError, SinkTrouble, Told};
 use crate::store::{Batch, SourceId, Store, StoreError};
 use crate::upstream::client::failure_of_io;
 use crate::upstream::outcome::{Failure, Kind};
@@ -114,6 +117,14 @@ impl Pending {
         self.counts.changed = self.counts.changed.saturating_sub(1);
     }
 
+    /// Records that are new or different, with their text.
+    pub(super) fn upserts(&self) -> impl Iterator<Item = (&RecordKey, &str)> {
+        self.changes.iter().filter_map(|change| match change {
+            Change::Upsert { key, body, .. } => Some((key, &**body)),
+            Change::Delete { .. } => None,
+        })
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.changes.len() as u64
     }
@@ -156,12 +167,34 @@ impl Delivery<'_> {
             return Ok(());
         }
         let generation = self.store.generation() + 1;
-        self.deliver(&sink::Batch {
+        let (mark, seq) = if source.is_followed() {
+            self.next(source, id)?
+        } else {
+            (Mark::default(), 0)
+        };
+        let text = if source.is_followed() {
+            lines(&source.name, seq, fetched, &pending.changes)
+        } else {
+            Vec::new()
+        };
+        let told = source.is_followed().then_some(Told { seq, lines: &text });
+        let delivered = sink::Batch {
             source,
             generation,
             fetched,
             changes: &pending.changes,
-        })?;
+            told,
+        };
+        self.deliver(&delivered)?;
+        match self.follow(&delivered, mark) {
+            Ok(mark) if told.is_some() => batch.put(mark_key(id), &mark.encode()),
+            Ok(_) => {}
+            Err(failure) => {
+                // The batch is held. What it overtakes vouches for nothing any more, whenever it goes on.
+                self.store.commit(batch).map_err(|e| local(&e))?;
+                return Err(failure);
+            }
+        }
         for (key, (_, known)) in pending.known.drain() {
             match known {
                 Some(known) => batch.set(id, &key, known),
@@ -198,7 +231,11 @@ impl Delivery<'_> {
 
 /// What a sink's error means for a pass.
 pub(super) fn sink_failure(error: &SinkError) -> Failure {
-    Failure::new(Kind::Local, error.to_string())
+    let kind = match error.kind {
+        SinkTrouble::Stopped => Kind::Stopped,
+        _ => Kind::Local,
+    };
+    Failure::new(kind, error.to_string())
 }
 
 /// A failure of the store: it is this device's.

@@ -6,7 +6,9 @@ use super::deliver::{Pending, local, sink_failure};
 use super::plan::Plan;
 use super::progress::Drift;
 use super::report::Outcome;
-use super::standing;
+use super::{standing, volatile};
+use crate::config::{Ignore, print_ignore};
+use crate::pointer::Pointer;
 use crate::record::{Gone, Known, RecordKey};
 use crate::upstream::outcome::Failure;
 
@@ -105,6 +107,26 @@ impl Pass<'_, '_> {
             return Ok(Outcome::NeedsConfirmation { missing, known });
         }
         Ok(self.done())
+    }
+
+    /// Which field moves, if this pass over everything changed nearly everything once more and that explains it.
+    pub(super) fn note_moving(&mut self, outcome: &Outcome) {
+        if !outcome.is_complete() || !volatile::changed_nearly_all(&self.tally) {
+            return;
+        }
+        let Some(fields) = volatile::moving(&self.sample) else {
+            return;
+        };
+        let new = fields
+            .iter()
+            .filter_map(|field| Some(Ignore::At(Pointer::parse(field).ok()?)));
+        let ignore: Vec<Ignore> = self.source.ignore.iter().cloned().chain(new).collect();
+        self.note(format!(
+            "nearly every record changes with each pass, and in {} alone; if that means nothing, write `ignore = {}` in [source.{}]",
+            fields.join(", "),
+            print_ignore(&ignore),
+            self.source.name
+        ));
     }
 
     /// What is odd about the keys that came.

@@ -1,7 +1,7 @@
 //! One pass over a source: reading its records out of a body, telling which of them changed, and delivering those.
 //!
 //! - [`collection`] walks the pages and keeps the order that makes it safe; `page` asks for one, `records` reads its
-//!   records, `deliver` brings changes to the sinks and then to the store, `keep` remembers pages and the position,
+//!   records, `deliver` brings changes to the sinks and then to the store, [`follow`] to those who follow a source, `keep` remembers pages and the position,
 //!   `course` what is asked for and how far that brought the source, `finish` ends it, `adopt` says what a changed config
 //!   undoes;
 //! - [`plan`] says which pass is due and why, [`window`] which span of update times it asks for, [`cursor`] which of two
@@ -15,6 +15,7 @@
 //! - [`carry`] takes records that come outside of a pass;
 //! - [`kept`] reads back what is kept of a source, for a person, or has it forgotten; [`standing`] concludes how one record
 //!   stands, [`spelling`] which one a person means;
+//! - [`volatile`] finds the field that moves when everything seems to change with each pass;
 //! - [`report`] is what a pass did, in numbers and in one word; [`replay`] delivers again without asking.
 
 pub mod absence;
@@ -29,6 +30,7 @@ pub mod cursor;
 mod deliver;
 pub mod digest;
 mod finish;
+pub mod follow;
 pub mod graves;
 mod keep;
 pub mod kept;
@@ -48,4 +50,5 @@ pub mod report;
 pub mod select;
 pub mod spelling;
 pub mod standing;
+pub mod volatile;
 pub mod window;

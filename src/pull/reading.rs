@@ -104,6 +104,9 @@ impl<'a> RecordReader<'a> {
                 rule.check(pointer.find(json))
                     .map_err(|breach| bad(format!("{pointer}: {breach}")))?;
             }
+            if let Some(schema) = &self.source.schema {
+                schema.check(json).map_err(&bad)?;
+            }
         }
         Ok(Reading {
             key,

@@ -6,14 +6,13 @@ use url::Url;
 
 use super::collection::Pass;
 use super::cursor;
-use super::deliver::local;
-use super::deliver::{Delivery, Pending};
+use super::deliver::{Delivery, Pending, local, sink_failure};
 use super::marks::Marks;
 use super::reading::{BadRecord, Reading};
 use super::select::{Layout, SelectError, Selector};
-use super::window;
+use super::{volatile, window};
 use crate::clock::Timestamp;
-use crate::config::{Cursor, CursorFrom, Format, OnBad, Pages, Pull};
+use crate::config::{Cursor, CursorFrom, Format, Ignore, OnBad, Pages, Pull};
 use crate::json::Json;
 use crate::pointer::Pointer;
 use crate::record::{Digest, Gone, Known, Ordinal};
@@ -360,7 +359,47 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
+    /// Compares some of what changes with what it was, where it seems that everything changes each time.
+    fn take_sample(&mut self, pending: &Pending) -> Result<(), Failure> {
+        if !self.mode.suspicious {
+            return Ok(());
+        }
+        let mut ignored = self.source.ignore.clone();
+        if let (Pull::Window(_), Some(updated)) = (&self.source.pull, &self.source.updated) {
+            ignored.push(Ignore::At(updated.field.clone()));
+        }
+        for (key, body) in pending.upserts() {
+            if self.sample.len() >= volatile::SAMPLE {
+                break;
+            }
+            let old = self.tools.sink.body(self.source, key);
+            let Some(old) = old.map_err(|error| sink_failure(&error))? else {
+                continue;
+            };
+            if let (Ok(old), Ok(new)) = (Json::parse(old.as_bytes()), Json::parse(body.as_bytes()))
+            {
+                self.sample.push(volatile::differing(old, new, &ignored));
+            }
+        }
+        Ok(())
+    }
+
+    /// A batch that followers have not taken yet goes on before anything else does.
+    pub(super) fn settle(&mut self) -> Result<(), Failure> {
+        let mut delivery = Delivery {
+            store: self.tools.store,
+            sink: self.tools.sink,
+            wait: self.tools.wait,
+        };
+        let settled = delivery.settle(self.source, self.id)?;
+        self.tally.added += settled.added;
+        self.tally.changed += settled.changed;
+        self.tally.deleted += settled.deleted;
+        Ok(())
+    }
+
     fn deliver(&mut self, pending: &mut Pending) -> Result<(), Failure> {
+        self.take_sample(pending)?;
         let overtaken = self.overtaken_memos(pending.touched())?;
         let fetched = self.tools.wait.clock().wall();
         let mut delivery = Delivery {

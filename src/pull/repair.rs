@@ -10,8 +10,9 @@ use std::fmt;
 use super::plan::Full;
 use super::progress::Progress;
 use crate::config::Source;
-use crate::record::{Digest, Fingerprint, Known, RecordKey};
+use crate::record::{Change, Digest, Fingerprint, Known, RecordKey};
 use crate::sink::SinkError;
+use crate::sink::journal::Mark;
 use crate::sink::sqlite::SqliteSink;
 use crate::store::{Batch, Key, SourceId, Store, StoreError, Tag};
 
@@ -159,6 +160,9 @@ pub fn agree<'a>(
     } else if paired.is_none() {
         commit(store, |batch| batch.put(key.clone(), sink.id().as_bytes()))?;
     }
+    for source in sources.clone() {
+        doubt_held(store, sink, source)?;
+    }
     for source in sources {
         // A source that was taken out of the config and came back, or rows that somebody removed by hand.
         let id = store.source(&source.name)?;
@@ -189,6 +193,38 @@ fn commit(store: &mut Store, fill: impl FnOnce(&mut Batch)) -> Result<(), StoreE
     let mut batch = Batch::new();
     fill(&mut batch);
     store.commit(batch).map(drop)
+}
+
+/// A batch that `data.db` has and followers may not: the store learns of its rows, as unknown until all have taken it. If
+/// nobody follows the source any more, nobody is told.
+fn doubt_held(store: &mut Store, sink: &SqliteSink, source: &Source) -> Result<(), RepairError> {
+    let id = store.source(&source.name)?;
+    let Some((mark, held)) = super::follow::held(store, sink, source, id)? else {
+        return Ok(());
+    };
+    let mut batch = Batch::new();
+    drop_memory(&mut batch, id);
+    for change in &held.changes {
+        match change {
+            Change::Delete { key, .. } => batch.unset(id, key),
+            Change::Upsert { key, .. } => {
+                let known = match store.find(id, key)? {
+                    Some(known) => Known {
+                        digest: Digest::UNKNOWN,
+                        ..known
+                    },
+                    None => unknown(store, id)?,
+                };
+                batch.set(id, key, known);
+            }
+        }
+    }
+    if !source.is_followed() {
+        let next = held.seq + held.count;
+        let mark = Mark { next, ..mark };
+        batch.put(super::follow::mark_key(id), &mark.encode());
+    }
+    Ok(store.commit(batch).map(drop)?)
 }
 
 /// Rows that a commit after `since` wrote, or deleted, are unknown from now on.

@@ -40,6 +40,7 @@ fn deliver_all(
     let id = store
         .source(&source.name)
         .map_err(|error| local(error.into()))?;
+    Delivery { store, sink, wait }.settle(source, id)?;
     let mut after = None;
     loop {
         let rows = sink

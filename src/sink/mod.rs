@@ -1,8 +1,17 @@
 //! Where changes are delivered. A sink has a batch durably before the store says that it was delivered.
+//!
+//! `data.db` comes first: with the rows it keeps which batch is on its way to the followers, so that after a cut or a failure
+//! the same batch goes on under the same number. The journal and the program of a source follow, in this order.
 
+pub mod child;
+pub mod journal;
+pub mod lines;
+pub mod program;
 pub mod sqlite;
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 
 use crate::clock::Timestamp;
 use crate::config::Source;
@@ -19,9 +28,20 @@ pub struct Batch<'a> {
     pub fetched: Timestamp,
     /// In the order they came; a key stands once.
     pub changes: &'a [Change],
+    /// What followers are told; `None` if the source has none.
+    pub told: Option<Told<'a>>,
 }
 
-/// The seam for other kinds of delivery.
+/// A batch as followers are told of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'a> {
+    /// The number of its first change, which is also what the batch is called. No other change of the source ever has it.
+    pub seq: u64,
+    /// Its changes as [`lines::lines`] writes them.
+    pub lines: &'a [u8],
+}
+
+/// Takes batches: `data.db`, a journal, a program.
 pub trait Sink {
     /// Delivers a batch: durably, or not at all.
     ///
@@ -65,8 +85,32 @@ pub enum SinkTrouble {
     ReadOnly,
     /// What is there is damaged, or not ours.
     Damaged,
+    /// The agent was told to stop.
+    Stopped,
     /// Anything else.
     Other,
+}
+
+impl SinkError {
+    /// What the system said of a file.
+    #[must_use]
+    pub fn io(path: &Path, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SinkTrouble::Full,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                SinkTrouble::ReadOnly
+            }
+            _ => SinkTrouble::Other,
+        };
+        let hint = match kind {
+            SinkTrouble::Full => "; make room, nothing was lost",
+            _ => "",
+        };
+        Self {
+            kind,
+            message: format!("{}: {error}{hint}", path.display()),
+        }
+    }
 }
 
 impl fmt::Display for SinkError {

@@ -30,6 +30,7 @@ pub mod proxy;
 pub mod quakes;
 pub mod replay;
 pub mod season;
+pub mod shelf;
 pub mod trace;
 pub mod upstream;
 pub mod wire;

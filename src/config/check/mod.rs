@@ -4,6 +4,7 @@
 mod auth;
 mod document;
 mod door;
+mod followers;
 mod hook;
 mod pages;
 mod place;
@@ -72,6 +73,7 @@ pub(super) fn check(
         }
     }
     document::together(check, &documents, &document_sections, &sources);
+    same_journal(check, &sources, &top);
     let door = door::door(check, &top);
     let mut hooks = BTreeMap::new();
     let hook_sections = sections(check, &top, "hook");
@@ -111,6 +113,29 @@ pub(super) fn check(
         hooks,
         warnings,
     })
+}
+
+/// Numbers of changes are a source's own, so each has a journal of its own.
+fn same_journal(check: &mut Check, sources: &BTreeMap<String, super::Source>, top: &Table<'_>) {
+    let mut files: BTreeMap<&str, &str> = BTreeMap::new();
+    for (name, source) in sources {
+        let Some(journal) = &source.journal else {
+            continue;
+        };
+        if let Some(other) = files.insert(&journal.file, name) {
+            let span = top
+                .item("source")
+                .and_then(|all| Some(all.get().as_table()?.get_key_value(name.as_str())?.0.span()));
+            check.error(
+                &span.unwrap_or_default(),
+                format!(
+                    "the sources {other:?} and {name:?} have the same journal, {:?}",
+                    journal.file
+                ),
+                "a journal for each",
+            );
+        }
+    }
 }
 
 /// Notifications bring speed, pulls bring certainty: a source that hooks feed is compared in full once a day, unless the file

@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use toml::de::DeValue;
 
-use super::{NAME, is_name};
+use super::{NAME, is_name, path};
 use crate::config::findings::Check;
 use crate::config::raw::{DELETED, TIME_PATTERN, UPDATED};
 use crate::config::reader::{Item, Table, pointer};
 use crate::config::{Deleted, Ignore, TimeFormat, Updated};
 use crate::contract::Rule;
+use crate::contract::schema::{Schema, SchemaError};
 use crate::json::time::{BadPattern, Pattern};
 use crate::pointer::Pointer;
 
@@ -216,6 +217,29 @@ pub(super) fn require(check: &mut Check, item: &Item<'_>) -> Vec<(Pointer, Rule)
         }
     }
     rules
+}
+
+/// A schema, by its file.
+pub(super) fn schema(check: &mut Check, item: &Item<'_>) -> Option<Schema> {
+    let path = path(check, item)?;
+    let expected = |error: &SchemaError| match error {
+        SchemaError::NotBuiltIn => {
+            "one that was built with it (`cargo build --release --features schema`), or rules in `require`"
+        }
+        SchemaError::Unreadable(_) | SchemaError::TooLong => "the path of a JSON Schema",
+        SchemaError::Wrong(_) => "a JSON Schema that needs no other file",
+    };
+    match Schema::read(&path) {
+        Ok(schema) => Some(schema),
+        Err(error) => {
+            let what = match error {
+                SchemaError::NotBuiltIn => format!("`schema`: {error}"),
+                _ => format!("`schema`: {}: {error}", path.display()),
+            };
+            check.error(&item.span, what, expected(&error));
+            None
+        }
+    }
 }
 
 pub(super) fn columns(check: &mut Check, item: &Item<'_>) -> Vec<(String, Pointer)> {

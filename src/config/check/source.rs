@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::{DAY, SECOND, pages, place, pull, record};
+use super::{DAY, SECOND, followers, pages, place, pull, record};
 use crate::config::findings::Check;
 use crate::config::raw::RECONCILE;
 use crate::config::reader::{Item, Table};
@@ -56,6 +56,9 @@ pub(super) fn source(
         require: table
             .item("require")
             .map_or_else(Vec::new, |item| record::require(check, &item)),
+        schema: table
+            .item("schema")
+            .and_then(|item| record::schema(check, &item)),
         schema_version: u32::try_from(table.integer(
             check,
             "schema_version",
@@ -84,6 +87,12 @@ pub(super) fn source(
             Deletes::Remove,
             &[("remove", Deletes::Remove), ("mark", Deletes::Mark)],
         ),
+        journal: table
+            .item("journal")
+            .and_then(|item| followers::journal(check, name, &item)),
+        on_change: table
+            .item("on_change")
+            .and_then(|item| followers::program(check, &item)),
         allow_empty: table.flag(check, "allow_empty"),
         ignore_no_store: table.flag(check, "ignore_no_store"),
         spool: table.flag(check, "spool"),

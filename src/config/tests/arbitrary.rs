@@ -200,9 +200,10 @@ fn record(source: Source) -> impl Strategy<Value = Source> {
         prop::collection::btree_map(place(), rules, 0..3),
         columns,
         any::<u32>(),
+        followers(),
     )
         .prop_map(
-            move |(records, key, ignore, deleted, updated, rules, columns, version)| {
+            move |(records, key, ignore, deleted, updated, rules, columns, version, followers)| {
                 let mut source = source.clone();
                 source.records = records;
                 source.key = key.into_iter().collect();
@@ -220,12 +221,36 @@ fn record(source: Source) -> impl Strategy<Value = Source> {
                     .collect();
                 source.columns = columns.into_iter().rev().collect();
                 source.schema_version = version;
+                (source.journal, source.on_change) = followers;
                 if source.format == Format::Ndjson {
                     source.records = Pointer::default();
                 }
                 source
             },
         )
+}
+
+fn followers() -> impl Strategy<Value = (Option<Journal>, Option<Program>)> {
+    let journal = (
+        "[A-Za-z0-9_-][A-Za-z0-9._-]{0,9}",
+        4096..1_u64 << 40,
+        1..1000_u32,
+    );
+    let journal = journal.prop_map(|(file, rotate, keep)| Journal { file, rotate, keep });
+    let program = (
+        "/[a-z ü\"/]{1,9}",
+        prop::collection::vec(".{0,6}", 0..3),
+        span(SECOND_MS),
+    );
+    let program = program.prop_map(|(path, arguments, timeout)| Program {
+        path: path.into(),
+        arguments: arguments
+            .iter()
+            .map(|text| text.replace('\0', ""))
+            .collect(),
+        timeout,
+    });
+    (option::of(journal), option::of(program))
 }
 
 fn time_param(name: &'static str) -> impl Strategy<Value = TimeParam> {
@@ -356,6 +381,7 @@ fn bare_source() -> impl Strategy<Value = Source> {
                 deleted: None,
                 updated,
                 require: Vec::new(),
+                schema: None,
                 schema_version: 0,
                 pull,
                 pages,
@@ -366,6 +392,8 @@ fn bare_source() -> impl Strategy<Value = Source> {
                 keep_upstream,
                 columns: Vec::new(),
                 deletes: if mark { Deletes::Mark } else { Deletes::Remove },
+                journal: None,
+                on_change: None,
                 allow_empty,
                 spool: allow_empty && plain_single && !mark,
                 ignore_no_store,

@@ -46,6 +46,19 @@ fn what_pointer_and_rule_say_is_passed_on_with_the_place() {
     );
 }
 
+#[test]
+fn a_schema_that_cannot_be_used_is_said() {
+    let text =
+        "[source.s]\nurl = \"https://h.example/\"\nkey = \"/id\"\nschema = \"no.schema.json\"\n";
+    let message = message(text).expect("it is not there");
+    let said = if cfg!(feature = "schema") {
+        "no.schema.json: can't be read: No such file or directory (os error 2); expected the path of a JSON Schema"
+    } else {
+        "gleaner.toml:4:10: `schema`: this gleaner was built without JSON Schema; expected one that was built with it (`cargo build --release --features schema`), or rules in `require`"
+    };
+    assert!(message.contains(said), "{message}");
+}
+
 /// Lines that hold a secret, right or wrong.
 const SECRETS: [&str; 11] = [
     "[upstream.u]\nbase = \"https://h.example/\"\nauth = { bearer = \"hunter2\" }\n",

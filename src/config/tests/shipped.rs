@@ -102,6 +102,8 @@ fn the_reference_names_every_key_in_its_section() {
         ("`[upstream.NAME.limits]`", &raw::LIMITS),
         ("`[source.NAME]`", &raw::SOURCE),
         ("`[document.NAME]`", &raw::DOCUMENT),
+        ("`journal` and `on_change`", &raw::JOURNAL),
+        ("`journal` and `on_change`", &raw::PROGRAM),
         ("`auth`", &raw::AUTH),
         ("`auth`", &raw::BASIC),
         ("`auth`", &raw::AUTH_HEADER),

@@ -45,14 +45,14 @@ pub(super) fn create_readable(path: &Path) -> Result<(), SinkError> {
         .truncate(false)
         .mode(0o640)
         .open(path);
-    made.map(drop).map_err(|error| io_error(path, &error))
+    made.map(drop).map_err(|error| SinkError::io(path, &error))
 }
 
 pub(super) fn sync_directory(path: &Path) -> Result<(), SinkError> {
     let directory = path.parent().unwrap_or(Path::new("."));
     std::fs::File::open(directory)
         .and_then(|dir| dir.sync_all())
-        .map_err(|error| io_error(directory, &error))
+        .map_err(|error| SinkError::io(directory, &error))
 }
 
 pub(super) fn put_aside(path: &Path, now: Timestamp) -> Result<PathBuf, SinkError> {
@@ -69,30 +69,16 @@ pub(super) fn put_aside(path: &Path, now: Timestamp) -> Result<PathBuf, SinkErro
         .map(named)
         .find(|candidate| !candidate.exists())
         .unwrap_or_else(|| named(1000));
-    std::fs::rename(path, &aside).map_err(|error| io_error(path, &error))?;
+    std::fs::rename(path, &aside).map_err(|error| SinkError::io(path, &error))?;
     for log in ["-wal", "-shm"] {
         let from = PathBuf::from(format!("{}{log}", path.display()));
         if from.exists() {
             let to = PathBuf::from(format!("{}{log}", aside.display()));
-            std::fs::rename(&from, &to).map_err(|error| io_error(&from, &error))?;
+            std::fs::rename(&from, &to).map_err(|error| SinkError::io(&from, &error))?;
         }
     }
     sync_directory(path)?;
     Ok(aside)
-}
-
-pub(super) fn io_error(path: &Path, error: &std::io::Error) -> SinkError {
-    let kind = match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SinkTrouble::Full,
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            SinkTrouble::ReadOnly
-        }
-        _ => SinkTrouble::Other,
-    };
-    SinkError {
-        kind,
-        message: format!("{}: {error}", path.display()),
-    }
 }
 
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> SinkError {

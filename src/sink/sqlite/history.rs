@@ -201,6 +201,7 @@ mod tests {
                 generation,
                 fetched: now,
                 changes,
+                told: None,
             };
             sink.deliver(&batch).unwrap();
         };

@@ -2,13 +2,14 @@
 //!
 //! One table a source: `key`, `body` (the JSON text as it came), the configured columns, `updated`, `fetched`, `digest`,
 //! `generation`, the number of the commit that wrote the row, and `_first_seen`. `_sources` tells readers how far they can
-//! trust it, `_gone` which records were deleted and why.
+//! trust it, `_gone` which records were deleted and why, `_batch` what the followers of a source are told last.
 //! Write-ahead log, kept on disk so that readers without write permission can open the file at any time.
 
 mod file;
 mod history;
 mod notes;
 mod rows;
+mod told;
 mod value;
 
 use std::cell::Cell;
@@ -21,6 +22,7 @@ use self::history::FIRST_SEEN;
 pub use self::history::{Departure, Facts, GONE_KEPT};
 pub use self::notes::{Noted, SourceState, Written};
 pub use self::rows::Row;
+pub use self::told::Held;
 pub use self::value::rfc3339;
 use self::value::{column_values, literal, quoted, sql_generation, sql_key};
 use super::{Batch, Sink, SinkError, SinkTrouble};
@@ -135,6 +137,12 @@ impl SqliteSink {
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The directory that the file is in: what else is delivered lies beside it.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
     }
 
     /// The generation of the last batch that was delivered.
@@ -404,12 +412,13 @@ const CREATE: &str = "CREATE TABLE _gleaner (id TEXT NOT NULL, layout INTEGER NO
 
 fn layout(db: &mut Connection) -> rusqlite::Result<String> {
     // Reading first: a file that is as it should be opens beside another program's write lock.
-    if !has_layout(db)? || !history::is_there(db)? {
+    if !has_layout(db)? || !history::is_there(db)? || !told::is_there(db)? {
         let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if !has_layout(&tx)? {
             tx.execute_batch(CREATE)?;
         }
         history::ensure(&tx)?;
+        told::ensure(&tx)?;
         tx.commit()?;
     }
     db.query_row("SELECT id FROM _gleaner", [], |row| row.get(0))
@@ -480,6 +489,7 @@ fn write_batch(db: &mut Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
         Change::Upsert { .. } => None,
     });
     history::remember(&tx, source, gone, &fetched)?;
+    told::note(&tx, batch)?;
     tx.execute("UPDATE _gleaner SET generation = ?1", [generation])?;
     tx.commit()
 }

@@ -1,7 +1,7 @@
 //! Reading rows back: to repair, to learn again, to replay.
 
-use rusqlite::params;
 use rusqlite::types::ValueRef;
+use rusqlite::{OptionalExtension as _, params};
 
 use super::SqliteSink;
 use super::value::{quoted, sql_generation, sql_key};
@@ -154,6 +154,20 @@ impl SqliteSink {
                 }
             }
             Ok(out)
+        };
+        read().map_err(|e: rusqlite::Error| self.explain(&e))
+    }
+
+    /// The text of a record as it was delivered last; `None` if there is no row of it.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn body(&self, source: &Source, key: &RecordKey) -> Result<Option<String>, SinkError> {
+        let read = || {
+            let query = format!("SELECT body FROM {} WHERE key = ?1", quoted(&source.name));
+            let key = sql_key(key)?;
+            let row = self.db.query_row(&query, params![key], |row| row.get(0));
+            row.optional()
         };
         read().map_err(|e: rusqlite::Error| self.explain(&e))
     }
