@@ -17,6 +17,7 @@ use support::agent::{Gateway, Plan, assert_failed, logged};
 use support::gleaner::Home;
 use support::hooks;
 use support::shelf::{Shelf, short, told};
+use support::upstream::{Answer, Upstream};
 
 /// A directory with scripts, and where they write.
 struct Desk(tempfile::TempDir);
@@ -507,4 +508,79 @@ fn is_running(pid: &str) -> bool {
     let status = fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
     // A zombie is one that somebody else has not looked after yet.
     status.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn a_document_s_program_is_told_of_each_version_until_it_has_taken_it() {
+    let (upstream, desk) = (Upstream::start(), Desk::new());
+    let run = desk.script(
+        "if [ -e \"$D/fail\" ]; then echo \"no room\" >&2; exit 3; fi\n\
+         cat >> \"$D/lines\"; echo \"$GLEANER_DOCUMENT $GLEANER_OLD $GLEANER_NEW $(cat \"$GLEANER_FILE\")\" >> \"$D/env\"",
+    );
+    let home = Home::new(&format!(
+        "[document.manual]\nurl = \"{}\"\nfile = \"manual.txt\"\nproxy = \"\"\non_change = {run}\n",
+        upstream.url("/manual")
+    ));
+    let digest = |text: &str| -> String {
+        use sha2::Digest as _;
+        let bytes = sha2::Sha256::digest(text);
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let publish = |text: &'static str| {
+        upstream.answer(move |request| {
+            let tag = format!("\"{text}\"");
+            if request.header("if-none-match") == Some(&tag) {
+                return Answer::not_modified().etag(&tag);
+            }
+            Answer::ok()
+                .header("Content-Type", "text/plain")
+                .etag(&tag)
+                .body(text)
+        });
+    };
+    let sync = || home.gleaner(&["sync", "manual", "--json"]);
+    let (one, two, three) = (digest("one"), digest("two"), digest("three"));
+    publish("one");
+    assert_eq!(sync().code, 0);
+    assert_eq!(sync().code, 0, "a 304 tells nothing");
+    assert_eq!(desk.read("env"), format!("manual  {one} one\n"));
+    desk.fails(true);
+    publish("two");
+    let said = sync();
+    assert_ne!(said.code, 0);
+    let told = &said.json()[0];
+    assert_eq!(told["outcome"], "local", "{told}");
+    let reason = told["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("no room") && reason.contains("told again"),
+        "{reason}"
+    );
+    let file = home.path("state/documents/manual.txt");
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        "two",
+        "it is published all the same"
+    );
+    publish("three");
+    assert_ne!(sync().code, 0);
+    desk.fails(false);
+    assert_eq!(sync().code, 0);
+    assert_eq!(sync().code, 0);
+    assert_eq!(
+        desk.read("env"),
+        format!("manual  {one} one\nmanual {one} {three} three\n"),
+        "{two} was overtaken before it could be taken"
+    );
+    let lines = desk.read("lines");
+    let lines: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["old"], serde_json::Value::Null);
+    assert_eq!(
+        (&lines[1]["old"], &lines[1]["new"]),
+        (&one.into(), &three.into())
+    );
+    assert_eq!(lines[1]["path"], file.display().to_string());
+    assert_eq!(lines[1]["size"], 5);
 }

@@ -177,7 +177,7 @@ fn what_a_newer_version_wrote_is_refused_and_left_alone() {
     head[14] += 1;
     let sum = crc32c(&head[..27]);
     head[27..].copy_from_slice(&sum.to_be_bytes());
-    bump(&segment, &whole[..31].to_vec(), &head);
+    bump(&segment, &whole[..31], &head);
     let agent = device.start(&[], &["run"]);
     let reply = hooks::send(door_of(&agent), &event(9));
     assert_eq!(reply.status, 503, "{reply:?}");

@@ -129,6 +129,11 @@ impl Agent {
         if order.dry_run || order.probe {
             log::debug!("{}", done.report);
         } else {
+            let paper = self.papers.get(name).and_then(|paper| paper.kept.clone());
+            let kept = done.kept.clone().or(paper);
+            if let Err(failure) = self.tell_of(name, kept.as_ref()) {
+                done.report.outcome = Outcome::Failed(failure);
+            }
             self.after_document(name, &done);
         }
         self.publish();

@@ -10,6 +10,7 @@ mod inbox;
 mod listen;
 mod manners;
 mod process;
+mod told;
 mod turn;
 
 use std::collections::BTreeMap;

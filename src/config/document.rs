@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::followers::Program;
+
 /// `[document.NAME]`: one HTTP representation that is kept as a file, byte for byte.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
@@ -31,6 +33,8 @@ pub struct Document {
     pub allow_empty: bool,
     /// Media types that it may have, in lower case: `type/subtype` or `type/*`. None: any but HTML, unless the file is named so.
     pub content_type: Vec<String>,
+    /// A program that is told of each new version.
+    pub on_change: Option<Program>,
     /// Keep validators and parts although the answer says `no-store`. Default false.
     pub ignore_no_store: bool,
     /// How long an answer's freshness may put off a poll. Default 24 h.

@@ -65,11 +65,17 @@ pub fn load(path: &Path, env: Env<'_>) -> Result<Config, Errors> {
         .map(|(whose, secret)| format!("{whose}: every user may read {secret}: chmod o-r"))
         .collect();
     config.warnings.extend(warnings);
-    let programs = config.sources.iter().filter_map(|(name, source)| {
-        let trouble = source.on_change.as_ref()?.trouble()?;
-        Some(format!("source.{name}: `on_change`: {trouble}"))
-    });
-    let programs: Vec<String> = programs.collect();
+    let of_sources = config.sources.iter();
+    let of_sources =
+        of_sources.map(|(name, source)| (format!("source.{name}"), source.on_change.as_ref()));
+    let of_documents = config.documents.iter();
+    let of_documents =
+        of_documents.map(|(name, doc)| (format!("document.{name}"), doc.on_change.as_ref()));
+    let programs: Vec<String> = of_sources
+        .chain(of_documents)
+        .filter_map(|(whose, program)| Some((whose, program?.trouble()?)))
+        .map(|(whose, trouble)| format!("{whose}: `on_change`: {trouble}"))
+        .collect();
     config.warnings.extend(programs);
     Ok(config)
 }

@@ -119,6 +119,7 @@ pub(super) const DOCUMENT: Keys = Keys {
         "max_size",
         "allow_empty",
         "content_type",
+        "on_change",
         "ignore_no_store",
         "max_skip",
         "recheck",
@@ -128,7 +129,7 @@ pub(super) const DOCUMENT: Keys = Keys {
         "extra_ca",
         "proxy",
     ],
-    later: &["on_change"],
+    later: &[],
     upstream: SOURCE.upstream,
 };
 /// Keys of a source that describe its own upstream, beside `url` only.

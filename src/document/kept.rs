@@ -159,6 +159,12 @@ pub fn kept_key(name: &str) -> Key {
     key("document/", name)
 }
 
+/// Where it stands which version a document's program took last: its SHA-256.
+#[must_use]
+pub fn told_key(name: &str) -> Key {
+    key("told/", name)
+}
+
 /// Where the note of a document's part is.
 #[must_use]
 pub fn note_key(name: &str) -> Key {

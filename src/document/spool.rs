@@ -187,6 +187,7 @@ fn as_document(source: &Source, ask: &Ask<'_>, max_size: u64) -> Document {
         max_size,
         allow_empty: source.allow_empty,
         content_type: Vec::new(),
+        on_change: None,
         ignore_no_store: source.ignore_no_store,
         max_skip: source.max_skip,
         recheck: source.recheck,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::kept::{doubt_key, note_key};
+use super::kept::{doubt_key, note_key, told_key};
 use super::part::{of_store, remove_file};
 use super::place::{PARTS, Place};
 use crate::config::Document;
@@ -22,6 +22,7 @@ pub fn tidy(place: &Place, names: &BTreeSet<&str>, store: &mut Store) -> Result<
     for (kind, key_of) in [
         ("part/", note_key as fn(&str) -> Key),
         ("doubt/", doubt_key as fn(&str) -> Key),
+        ("told/", told_key as fn(&str) -> Key),
     ] {
         let prefix = Key::new(Tag::Counter, SourceId::NONE, kind.as_bytes());
         for entry in store.scan(&prefix) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::{DAY, SECOND, place, source, url_may_hold_secret};
+use super::{DAY, SECOND, followers, place, source, url_may_hold_secret};
 use crate::config::document::{Document, Proof, parse_sha256};
 use crate::config::findings::Check;
 use crate::config::reader::{Item, Table};
@@ -44,6 +44,9 @@ pub(super) fn document(
         content_type: table
             .item("content_type")
             .map_or_else(Vec::new, |item| media_types(check, &item)),
+        on_change: table
+            .item("on_change")
+            .and_then(|item| followers::program(check, &item)),
         ignore_no_store: table.flag(check, "ignore_no_store"),
         max_skip: table.duration(check, "max_skip", DAY, Duration::ZERO),
         recheck: table.duration(check, "recheck", 30 * DAY, SECOND),

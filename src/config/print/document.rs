@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::{Text, list, path, quoted, relative};
+use super::{Text, list, path, program, quoted, relative};
 use crate::config::document::{Document, Hex, Proof};
 use crate::config::value::print_size;
 
@@ -23,6 +23,9 @@ pub(super) fn document(text: &mut Text, name: &str, document: &Document, base: O
     text.line("allow_empty", document.allow_empty.to_string());
     let types = document.content_type.iter().map(|kind| quoted(kind));
     text.line("content_type", list(types));
+    if let Some(on_change) = &document.on_change {
+        text.line("on_change", program(on_change));
+    }
     text.line("ignore_no_store", document.ignore_no_store.to_string());
     text.span("max_skip", document.max_skip);
     text.span("recheck", document.recheck);

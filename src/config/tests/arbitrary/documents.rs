@@ -51,6 +51,7 @@ pub(super) fn document() -> impl Strategy<Value = Document> {
                 max_size,
                 allow_empty,
                 content_type: types.into_iter().map(str::to_owned).collect(),
+                on_change: None,
                 ignore_no_store,
                 max_skip,
                 recheck,
