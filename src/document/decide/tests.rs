@@ -45,6 +45,7 @@ fn document(file: &str, url: &str, content_type: &[&str]) -> Document {
         max_size: 1 << 20,
         allow_empty: false,
         content_type: content_type.iter().map(|&kind| kind.to_owned()).collect(),
+        on_change: None,
         ignore_no_store: false,
         max_skip: hour,
         recheck: hour,
