@@ -75,6 +75,8 @@ pub struct HookStatus {
 pub trait Hears: Send + Sync {
     /// How each hook stands.
     fn hooks(&self, now: Mono) -> BTreeMap<String, HookStatus>;
+    /// Why events cannot be saved now, if they cannot.
+    fn alarm(&self, now: Mono) -> Option<String>;
     /// What became of a request, as JSON; `None`: it is not known, or no more.
     fn request(&self, id: &str) -> Option<String>;
 }
@@ -403,6 +405,7 @@ impl Desk {
         let ear = self.lock().ear.clone();
         if let Some(ear) = ear.0 {
             status.hooks = ear.hooks(now);
+            status.alarms.extend(ear.alarm(now));
         }
         status
     }

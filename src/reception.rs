@@ -8,6 +8,7 @@
 //! its steps. Which events are known it knows by heart.
 
 mod endpoint;
+mod spell;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use self::endpoint::Endpoint;
 pub use self::endpoint::Unusable;
+use self::spell::Spell;
 use crate::clock::{Mono, Timestamp};
 use crate::config::{Config, Env};
 use crate::door::http::{Head, Response};
@@ -26,6 +28,9 @@ use crate::upstream::tls::TlsClock;
 
 /// When a sender may try again if nothing can be saved now.
 const AGAIN: Duration = Duration::from_secs(60);
+
+/// What a payload takes besides its body, roughly.
+const HEAD: u64 = 4096;
 
 /// What one hook has had since the agent started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,10 +66,13 @@ struct Inner {
     hurry: bool,
     /// It has been told of what came since it looked last.
     is_told: bool,
+    /// As long as payloads cannot be saved.
+    spell: Spell,
 }
 
 #[derive(Debug)]
 struct Waiting {
+    hook: String,
     ticket: Ticket,
     id: RequestId,
     ack: u16,
@@ -87,6 +95,7 @@ impl Reception {
             counts: BTreeMap::new(),
             hurry: false,
             is_told: false,
+            spell: Spell::default(),
         })))
     }
 
@@ -135,6 +144,19 @@ impl Reception {
         self.lock().is_told = false;
     }
 
+    /// Why payloads cannot be saved now, for people; `None`: they can, as far as anybody knows. `now` is when that is asked.
+    #[must_use]
+    pub fn trouble(&self, now: Mono) -> Option<String> {
+        self.lock().trouble(now)
+    }
+
+    /// Whether payloads could not be saved when the last one came: then [`Reception::trouble`] is to be asked now and then,
+    /// so that its end is noticed.
+    #[must_use]
+    pub fn is_troubled(&self) -> bool {
+        self.lock().spell.lasts()
+    }
+
     /// What each hook has had since the agent started.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<String, Counts> {
@@ -153,17 +175,17 @@ impl Service for Reception {
         self.lock().admit(head)
     }
 
-    fn take(&mut self, request: Request, _now: Mono) -> Taken {
-        self.lock().take(&request)
+    fn take(&mut self, request: Request, now: Mono) -> Taken {
+        self.lock().take(&request, now)
     }
 
-    fn settle(&mut self, _now: Mono) -> Settled {
-        self.lock().settle()
+    fn settle(&mut self, now: Mono) -> Settled {
+        self.lock().settle(now)
     }
 }
 
 impl Inner {
-    fn admit(&self, head: &Head) -> Admit {
+    fn admit(&mut self, head: &Head) -> Admit {
         let Some(endpoint) = self.endpoint(&head.path) else {
             return Admit::Answer(Response::text(404, "there is no such hook"));
         };
@@ -172,22 +194,25 @@ impl Inner {
             return Admit::Answer(Response::method_not_allowed(endpoint.allowed()));
         }
         // Before the body: a sender need not send what cannot be saved.
-        if self.inbox.is_none() || !self.is_learnt {
-            return Admit::Answer(Response::unavailable("nothing can be saved now", AGAIN));
-        }
-        if endpoint.keys.is_none() {
-            return Admit::Answer(Response::unavailable("this hook cannot be used now", AGAIN));
-        }
-        Admit::Body {
-            cap: endpoint.max_body,
-        }
+        let (word, why) = if self.inbox.is_none() || !self.is_learnt {
+            ("inbox-shut", "nothing can be saved now")
+        } else if endpoint.keys.is_none() {
+            ("no-secret", "this hook cannot be used now")
+        } else {
+            return Admit::Body {
+                cap: endpoint.max_body,
+            };
+        };
+        let name = endpoint.name.clone();
+        self.count_refusal(&name, word);
+        Admit::Answer(Response::unavailable(why, AGAIN))
     }
 
     fn endpoint(&self, path: &str) -> Option<&Endpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.path == path)
     }
 
-    fn take(&mut self, request: &Request) -> Taken {
+    fn take(&mut self, request: &Request, now_here: Mono) -> Taken {
         let Some(at) = self
             .endpoints
             .iter()
@@ -218,7 +243,7 @@ impl Inner {
             log::debug!("hook {name}: event {} is known as {id}", event.id.as_str());
             // A duplicate of what this very turn brought is saved when that is.
             if self.turn.iter().any(|waiting| waiting.id == id) {
-                return Taken::Pending(self.wait_for(id, ack, None));
+                return Taken::Pending(self.wait_for(&name, id, ack, None));
             }
             return Taken::Answer(acknowledgement(ack, id, true));
         }
@@ -251,16 +276,41 @@ impl Inner {
                 let counts = self.count(&name);
                 counts.saved += 1;
                 counts.last = Some(request.received);
-                Taken::Pending(self.wait_for(id, ack, Some(key)))
+                Taken::Pending(self.wait_for(&name, id, ack, Some(key)))
             }
-            Err(error) => Taken::Answer(not_saved(&name, &error)),
+            Err(error) => Taken::Answer(self.not_saved(&name, &received, &error, now_here)),
         }
     }
 
-    fn wait_for(&mut self, id: RequestId, ack: u16, first: Option<EventKey>) -> Ticket {
+    /// Says why a payload is not saved: to the sender at once, to people once.
+    fn not_saved(
+        &mut self,
+        name: &str,
+        received: &Received,
+        error: &InboxError,
+        now: Mono,
+    ) -> Response {
+        self.count_refusal(name, error.word());
+        if matches!(error, InboxError::TooLarge { .. }) {
+            return Response::text(413, "too large");
+        }
+        let need = received.body.len() as u64 + HEAD;
+        // From now on the agent looks now and then whether it is over.
+        self.hurry |= !self.spell.lasts();
+        self.spell.met(error, need, now);
+        Response::unavailable("it cannot be saved now", AGAIN)
+    }
+
+    fn trouble(&mut self, now: Mono) -> Option<String> {
+        let inbox = self.inbox.as_ref()?;
+        self.spell.look(inbox, now)
+    }
+
+    fn wait_for(&mut self, name: &str, id: RequestId, ack: u16, first: Option<EventKey>) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.turn.push(Waiting {
+            hook: name.to_owned(),
             ticket,
             id,
             ack,
@@ -273,8 +323,12 @@ impl Inner {
         self.counts.entry(name.to_owned()).or_default()
     }
 
+    fn count_refusal(&mut self, name: &str, word: &'static str) {
+        *self.count(name).refused.entry(word).or_default() += 1;
+    }
+
     fn refuse(&mut self, name: &str, request: &Request, verdict: &Verdict) -> Response {
-        *self.count(name).refused.entry(verdict.word()).or_default() += 1;
+        self.count_refusal(name, verdict.word());
         // Strangers knock all day: one line each, at a level that is off in the field.
         log::debug!(
             "hook {name}: {} from {}: {verdict}",
@@ -291,8 +345,26 @@ impl Inner {
         }
     }
 
+    /// Nothing of a turn was saved: what was counted as saved was not.
+    fn unsave(&mut self, turn: &[Waiting], error: &InboxError, now: Mono) {
+        for waiting in turn {
+            let counts = self.count(&waiting.hook);
+            match &waiting.first {
+                Some(_) => counts.saved = counts.saved.saturating_sub(1),
+                None => counts.duplicates = counts.duplicates.saturating_sub(1),
+            }
+            self.count_refusal(&waiting.hook, error.word());
+            self.spell.met(error, 0, now);
+            if let Some(key) = waiting.first {
+                // Who sends it again sends it for the first time.
+                self.known.remove(&key);
+            }
+        }
+        self.hurry = true;
+    }
+
     /// All of the turn with one sync.
-    fn settle(&mut self) -> Settled {
+    fn settle(&mut self, now: Mono) -> Settled {
         let turn = std::mem::take(&mut self.turn);
         let synced = match &mut self.inbox {
             Some(inbox) => inbox.sync(),
@@ -306,12 +378,10 @@ impl Inner {
             .iter()
             .map(|waiting| (waiting.ticket, answer(waiting)))
             .collect();
-        if let Err(error) = &synced {
-            log::error!("{error}: {} payloads were not acknowledged", turn.len());
-            for key in turn.iter().filter_map(|waiting| waiting.first) {
-                // Who sends it again sends it for the first time.
-                self.known.remove(&key);
-            }
+        match &synced {
+            Ok(()) if turn.is_empty() => {}
+            Ok(()) => self.spell.over(now),
+            Err(error) => self.unsave(&turn, error, now),
         }
         Settled {
             answers,
@@ -331,16 +401,6 @@ fn acknowledgement(status: u16, id: RequestId, duplicate: bool) -> Response {
     }
     body.push_str("}\n");
     Response::json(status, body)
-}
-
-fn not_saved(name: &str, error: &InboxError) -> Response {
-    match error {
-        InboxError::TooLarge { .. } => Response::text(413, "too large"),
-        error => {
-            log::error!("hook {name}: {error}");
-            Response::unavailable("it cannot be saved now", AGAIN)
-        }
-    }
 }
 
 fn target(head: &Head) -> String {

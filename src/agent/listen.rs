@@ -87,9 +87,12 @@ impl Agent {
                 let places: Vec<String> =
                     door.addresses().iter().map(ToString::to_string).collect();
                 log::info!(
-                    "the door listens at {} for {} hooks",
+                    "the door listens at {} for {}",
                     places.join(", "),
-                    self.config.hooks.len()
+                    match self.config.hooks.len() {
+                        1 => "1 hook".to_owned(),
+                        hooks => format!("{hooks} hooks"),
+                    }
                 );
                 self.addresses = door.addresses();
                 self.wait.attend_as(DOOR, Box::new(door));
@@ -128,6 +131,9 @@ impl Agent {
                     for finding in opening.findings {
                         log::warn!("{finding}");
                     }
+                    if let Err(error) = inbox.has_room(0) {
+                        log::warn!("events will not be saved: {error}");
+                    }
                     self.ear.reception.open(inbox);
                     self.ear.hears = false;
                 }
@@ -160,15 +166,26 @@ impl Agent {
 
     /// Tries again what [`Agent::open_ear`] could not do.
     pub(super) fn mend_ear(&mut self) {
-        if self.mend_due().is_some_and(|due| due <= self.wait.now()) {
+        let now = self.wait.now();
+        if !self.is_deaf_now() {
+            if self.ear.reception.is_troubled() && self.ear.again <= now {
+                // Notices, and says, that it is over.
+                let _told_by_status = self.ear.reception.trouble(now);
+                self.ear.again = now.after(AGAIN);
+            }
+        } else if self.ear.again <= now {
             self.open_ear();
         }
     }
 
     /// When that is due.
     pub(super) fn mend_due(&self) -> Option<Mono> {
-        let is_deaf = self.listening && !self.config.hooks.is_empty() && !self.ear.hears;
-        is_deaf.then_some(self.ear.again)
+        let wants_care = self.is_deaf_now() || self.ear.reception.is_troubled();
+        wants_care.then_some(self.ear.again)
+    }
+
+    fn is_deaf_now(&self) -> bool {
+        self.listening && !self.config.hooks.is_empty() && !self.ear.hears
     }
 
     /// The store is told what the inbox has, and the reception what the store knows then.
@@ -251,6 +268,10 @@ impl Hears for Told {
             (name, status)
         };
         self.reception.counts().into_iter().map(status).collect()
+    }
+
+    fn alarm(&self, now: Mono) -> Option<String> {
+        self.reception.trouble(now)
     }
 
     fn request(&self, id: &str) -> Option<String> {
