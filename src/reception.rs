@@ -19,6 +19,7 @@ pub use self::endpoint::Unusable;
 use self::spell::Spell;
 use crate::clock::{Mono, Timestamp};
 use crate::config::{Config, Env};
+use crate::door::coding::{self, CodingError};
 use crate::door::http::{Head, Response};
 use crate::door::{Admit, Peer, Request, Service, Settled, Taken, Ticket};
 use crate::hook::{self, Verdict, challenge, verify};
@@ -247,6 +248,9 @@ impl Inner {
             }
             return Taken::Answer(acknowledgement(ack, id, true));
         }
+        if let Some(answer) = self.refuse_coding(&name, request) {
+            return Taken::Answer(answer);
+        }
         let received = Received {
             hook: name.clone(),
             at: request.received,
@@ -321,6 +325,24 @@ impl Inner {
 
     fn count(&mut self, name: &str) -> &mut Counts {
         self.counts.entry(name.to_owned()).or_default()
+    }
+
+    /// The answer to a body whose content nobody could read later.
+    fn refuse_coding(&mut self, name: &str, request: &Request) -> Option<Response> {
+        let body = &request.body;
+        let error = coding::check(&request.head.fields, body, coding::most(body)).err()?;
+        self.count_refusal(name, error.word());
+        log::warn!(
+            "hook {name}: {} from {}: {error}",
+            error.word(),
+            request.peer
+        );
+        let answer = Response::text(error.status(), &error.to_string());
+        Some(match error {
+            // RFC 9110 15.5.16.
+            CodingError::Unknown => answer.with_field("Accept-Encoding", "gzip"),
+            _ => answer,
+        })
     }
 
     fn count_refusal(&mut self, name: &str, word: &'static str) {
