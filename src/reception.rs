@@ -22,8 +22,9 @@ use crate::config::{Config, Env};
 use crate::door::coding::{self, CodingError};
 use crate::door::http::{Head, Response};
 use crate::door::{Admit, Peer, Request, Service, Settled, Taken, Ticket};
-use crate::hook::{self, Verdict, challenge, verify};
-use crate::inbox::{Inbox, InboxError, Received, RequestId};
+use crate::hook::challenge::{self, Unanswered};
+use crate::hook::{self, Verdict, verify};
+use crate::inbox::{Inbox, InboxError, NOT_SAVED, Received, RequestId};
 use crate::store::EventKey;
 use crate::upstream::tls::TlsClock;
 
@@ -42,8 +43,22 @@ pub struct Counts {
     pub duplicates: u64,
     /// Requests that were refused, by the verdict's word.
     pub refused: BTreeMap<&'static str, u64>,
-    /// When the last payload came, by the wall clock.
+    /// When the last payload came, by the wall clock; of one before the start, as the inbox says.
     pub last: Option<Timestamp>,
+    /// Since when nothing came, as far as this can be told.
+    pub quiet_since: Quiet,
+}
+
+/// Since when nothing came to a hook.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Quiet {
+    /// At least since the agent started.
+    #[default]
+    Start,
+    /// Since this moment of a clock that was trusted.
+    Wall(Timestamp),
+    /// Since this moment.
+    Mono(Mono),
 }
 
 /// A handle on what door and agent share; cheap to clone. Never locked across a wait.
@@ -135,6 +150,28 @@ impl Reception {
         inner.is_learnt = true;
     }
 
+    /// Whether the wall clock can be believed.
+    #[must_use]
+    pub fn knows_time(&self) -> bool {
+        self.lock().clock.reading().trust.is_sure()
+    }
+
+    /// What came last before the agent started, by hook, and whether the clock was trusted then.
+    pub fn recall(&self, latest: BTreeMap<String, (Timestamp, bool)>) {
+        let mut inner = self.lock();
+        for (name, (at, is_trusted)) in latest {
+            let Some(counts) = inner.counts.get_mut(&name) else {
+                continue;
+            };
+            if counts.last.is_none() {
+                counts.last = Some(at);
+                if is_trusted {
+                    counts.quiet_since = Quiet::Wall(at);
+                }
+            }
+        }
+    }
+
     /// Works with the inbox; `None`: there is none.
     pub fn with_inbox<T>(&self, work: impl FnOnce(&mut Inbox) -> T) -> Option<T> {
         self.lock().inbox.as_mut().map(work)
@@ -224,11 +261,23 @@ impl Inner {
         let ours = self.clock.reading();
         let now = ours.trust.is_sure().then_some(ours.wall);
         let endpoint = &self.endpoints[at];
-        let (verdict, answer) = endpoint.judge(request, now);
+        let (verdict, asked) = endpoint.judge(request, now);
         let name = endpoint.name.clone();
-        if let Some(answer) = answer {
-            log::info!("hook {name}: the sender's setup is answered");
-            return Taken::Answer(Response::new(200).with_body(answer.media_type, answer.body));
+        match asked {
+            Asked::No => {}
+            Asked::Answered(answer) => {
+                log::info!("hook {name}: the sender's setup is answered");
+                return Taken::Answer(Response::new(200).with_body(answer.media_type, answer.body));
+            }
+            Asked::Failed(why) => {
+                self.count_refusal(&name, Unanswered::WORD);
+                log::debug!(
+                    "hook {name}: {} from {}: {why}",
+                    Unanswered::WORD,
+                    request.peer
+                );
+                return Taken::Answer(Response::text(why.status(), Unanswered::WORD));
+            }
         }
         let event = match verdict {
             Verdict::Valid(event) => event,
@@ -258,12 +307,7 @@ impl Inner {
             peer: request.peer.to_string(),
             method: request.head.method.clone(),
             target: target(&request.head).into_bytes(),
-            headers: request
-                .head
-                .fields
-                .iter()
-                .map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()))
-                .collect(),
+            headers: saved_fields(&self.endpoints[at], &request.head),
             body: request.body.clone(),
             event_id: Some(event.id.as_str().to_owned()),
             event_type: event.kind,
@@ -280,6 +324,7 @@ impl Inner {
                 let counts = self.count(&name);
                 counts.saved += 1;
                 counts.last = Some(request.received);
+                counts.quiet_since = Quiet::Mono(now_here);
                 Taken::Pending(self.wait_for(&name, id, ack, Some(key)))
             }
             Err(error) => Taken::Answer(self.not_saved(&name, &received, &error, now_here)),
@@ -425,6 +470,22 @@ fn acknowledgement(status: u16, id: RequestId, duplicate: bool) -> Response {
     Response::json(status, body)
 }
 
+/// The fields as they are saved. One that is the secret itself is not: who reads the inbox's files later, or a copy of them,
+/// could sign with it.
+fn saved_fields(endpoint: &Endpoint, head: &Head) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let secret = endpoint.rule.scheme.token.as_deref();
+    let is_secret = |name: &str| secret.is_some_and(|secret| secret.eq_ignore_ascii_case(name));
+    let saved = |(name, value): (&str, &[u8])| {
+        let value = if is_secret(name) {
+            format!("{NOT_SAVED}{} bytes)", value.len()).into_bytes()
+        } else {
+            value.to_vec()
+        };
+        (name.as_bytes().to_vec(), value)
+    };
+    head.fields.iter().map(saved).collect()
+}
+
 fn target(head: &Head) -> String {
     match &head.query {
         Some(query) => format!("{}?{query}", head.path),
@@ -432,12 +493,15 @@ fn target(head: &Head) -> String {
     }
 }
 
+/// Whether a sender asks to be answered while it sets the hook up.
+enum Asked {
+    No,
+    Answered(challenge::Answer),
+    Failed(Unanswered),
+}
+
 /// Judges a request by an endpoint's rule, in the terms of the pure room.
-fn judged(
-    endpoint: &Endpoint,
-    request: &Request,
-    now: Option<Timestamp>,
-) -> (Verdict, Option<challenge::Answer>) {
+fn judged(endpoint: &Endpoint, request: &Request, now: Option<Timestamp>) -> (Verdict, Asked) {
     let target = target(&request.head);
     let headers: Vec<(&str, &[u8])> = request.head.fields.iter().collect();
     let received = hook::Received {
@@ -448,12 +512,17 @@ fn judged(
     };
     let keys = endpoint.keys.as_deref().unwrap_or_default();
     let verdict = verify(&endpoint.rule, keys, &received, now);
-    let answer = endpoint.challenge.and_then(|challenge| {
-        let token = endpoint
-            .token
-            .as_ref()
-            .map(|token| token.expose().as_bytes());
-        challenge::answer(challenge, token, &received, &verdict)
-    });
-    (verdict, answer)
+    let Some(challenge) = endpoint.challenge else {
+        return (verdict, Asked::No);
+    };
+    let token = endpoint
+        .token
+        .as_ref()
+        .map(|token| token.expose().as_bytes());
+    let asked = match challenge::answer(challenge, token, &received, &verdict) {
+        Some(answer) => Asked::Answered(answer),
+        None if matches!(verdict, Verdict::Valid(_)) => Asked::No,
+        None => challenge::unanswered(challenge, token, &received).map_or(Asked::No, Asked::Failed),
+    };
+    (verdict, asked)
 }

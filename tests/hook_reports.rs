@@ -303,7 +303,8 @@ fn setups_are_answered_at_the_door() {
         ),
         (slack("v0=00"), 401, None),
         (meta("t0ken"), 200, Some("1158201444")),
-        (meta("wrong"), 401, None),
+        // As Meta's own examples have it.
+        (meta("wrong"), 403, None),
         (graph.as_bytes().to_vec(), 200, Some("Validation: ok")),
     ];
     for (request, status, text) in table {

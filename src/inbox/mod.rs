@@ -49,7 +49,7 @@ pub use index::Position;
 pub use keep::Limits;
 pub use open::{Finding, Opening};
 pub use read::{Event, Filter, Listed, Reader};
-pub use received::{Received, Stored};
+pub use received::{NOT_SAVED, Received, Stored};
 pub use room::on_disk;
 pub use seen::{CatchUpError, Known};
 pub use state::State;
