@@ -25,7 +25,7 @@ pub(super) fn to_hex(bytes: &[u8]) -> String {
 }
 
 /// The bytes as base64, padded.
-pub(super) fn to_base64(bytes: &[u8]) -> String {
+pub(crate) fn to_base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

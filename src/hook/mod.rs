@@ -25,6 +25,7 @@ pub mod verify;
 
 use std::time::Duration;
 
+pub(crate) use self::encoding::to_base64;
 pub use self::event::EventId;
 pub use self::key::{Key, KeyError};
 pub use self::scheme::{Place, Scheme};
