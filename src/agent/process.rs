@@ -316,8 +316,10 @@ impl Agent {
             return;
         }
         let reception = self.ear.reception.clone();
-        if let Some(Err(error)) = reception.with_inbox(crate::inbox::Inbox::prepare) {
-            log::warn!("{error}");
+        match reception.with_inbox(crate::inbox::Inbox::prepare) {
+            // Whether there is room is said when an event finds none, and not with every look.
+            Some(Err(error)) if !error.is_full() => log::warn!("{error}"),
+            _ => {}
         }
         let now = self.wait.now();
         if self
