@@ -51,7 +51,7 @@ pub struct Status {
     pub hooks: BTreeMap<String, HookStatus>,
 }
 
-/// What one hook has had since the agent started.
+/// What one hook has had: counts are since the agent started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookStatus {
     /// Payloads that were saved.
@@ -61,7 +61,7 @@ pub struct HookStatus {
     /// Requests that were refused, by why.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub refused: BTreeMap<String, u64>,
-    /// When the last payload came, by the wall clock.
+    /// When the last payload came, by the wall clock; of one before the start, as the latest 16 MiB of the inbox say.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last: Option<String>,
     /// Payloads that wait to be processed, dead letters included.
@@ -75,6 +75,8 @@ pub struct HookStatus {
 pub trait Hears: Send + Sync {
     /// How each hook stands.
     fn hooks(&self, now: Mono) -> BTreeMap<String, HookStatus>;
+    /// Why events cannot be saved now, if they cannot.
+    fn alarm(&self, now: Mono) -> Option<String>;
     /// What became of a request, as JSON; `None`: it is not known, or no more.
     fn request(&self, id: &str) -> Option<String>;
 }
@@ -403,6 +405,7 @@ impl Desk {
         let ear = self.lock().ear.clone();
         if let Some(ear) = ear.0 {
             status.hooks = ear.hooks(now);
+            status.alarms.extend(ear.alarm(now));
         }
         status
     }

@@ -8,6 +8,7 @@
 //! its steps. Which events are known it knows by heart.
 
 mod endpoint;
+mod spell;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,17 +16,23 @@ use std::time::Duration;
 
 use self::endpoint::Endpoint;
 pub use self::endpoint::Unusable;
+use self::spell::Spell;
 use crate::clock::{Mono, Timestamp};
 use crate::config::{Config, Env};
+use crate::door::coding::{self, CodingError};
 use crate::door::http::{Head, Response};
 use crate::door::{Admit, Peer, Request, Service, Settled, Taken, Ticket};
-use crate::hook::{self, Verdict, challenge, verify};
-use crate::inbox::{Inbox, InboxError, Received, RequestId};
+use crate::hook::challenge::{self, Unanswered};
+use crate::hook::{self, Verdict, verify};
+use crate::inbox::{Inbox, InboxError, NOT_SAVED, Received, RequestId};
 use crate::store::EventKey;
 use crate::upstream::tls::TlsClock;
 
 /// When a sender may try again if nothing can be saved now.
 const AGAIN: Duration = Duration::from_secs(60);
+
+/// What a payload takes besides its body, roughly.
+const HEAD: u64 = 4096;
 
 /// What one hook has had since the agent started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,8 +43,22 @@ pub struct Counts {
     pub duplicates: u64,
     /// Requests that were refused, by the verdict's word.
     pub refused: BTreeMap<&'static str, u64>,
-    /// When the last payload came, by the wall clock.
+    /// When the last payload came, by the wall clock; of one before the start, as the inbox says.
     pub last: Option<Timestamp>,
+    /// Since when nothing came, as far as this can be told.
+    pub quiet_since: Quiet,
+}
+
+/// Since when nothing came to a hook.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Quiet {
+    /// At least since the agent started.
+    #[default]
+    Start,
+    /// Since this moment of a clock that was trusted.
+    Wall(Timestamp),
+    /// Since this moment.
+    Mono(Mono),
 }
 
 /// A handle on what door and agent share; cheap to clone. Never locked across a wait.
@@ -61,10 +82,13 @@ struct Inner {
     hurry: bool,
     /// It has been told of what came since it looked last.
     is_told: bool,
+    /// As long as payloads cannot be saved.
+    spell: Spell,
 }
 
 #[derive(Debug)]
 struct Waiting {
+    hook: String,
     ticket: Ticket,
     id: RequestId,
     ack: u16,
@@ -87,6 +111,7 @@ impl Reception {
             counts: BTreeMap::new(),
             hurry: false,
             is_told: false,
+            spell: Spell::default(),
         })))
     }
 
@@ -125,6 +150,28 @@ impl Reception {
         inner.is_learnt = true;
     }
 
+    /// Whether the wall clock can be believed.
+    #[must_use]
+    pub fn knows_time(&self) -> bool {
+        self.lock().clock.reading().trust.is_sure()
+    }
+
+    /// What came last before the agent started, by hook, and whether the clock was trusted then.
+    pub fn recall(&self, latest: BTreeMap<String, (Timestamp, bool)>) {
+        let mut inner = self.lock();
+        for (name, (at, is_trusted)) in latest {
+            let Some(counts) = inner.counts.get_mut(&name) else {
+                continue;
+            };
+            if counts.last.is_none() {
+                counts.last = Some(at);
+                if is_trusted {
+                    counts.quiet_since = Quiet::Wall(at);
+                }
+            }
+        }
+    }
+
     /// Works with the inbox; `None`: there is none.
     pub fn with_inbox<T>(&self, work: impl FnOnce(&mut Inbox) -> T) -> Option<T> {
         self.lock().inbox.as_mut().map(work)
@@ -133,6 +180,19 @@ impl Reception {
     /// The agent is about to see all that has come: it is to be told of what comes from now on.
     pub fn is_seen(&self) {
         self.lock().is_told = false;
+    }
+
+    /// Why payloads cannot be saved now, for people; `None`: they can, as far as anybody knows. `now` is when that is asked.
+    #[must_use]
+    pub fn trouble(&self, now: Mono) -> Option<String> {
+        self.lock().trouble(now)
+    }
+
+    /// Whether payloads could not be saved when the last one came: then [`Reception::trouble`] is to be asked now and then,
+    /// so that its end is noticed.
+    #[must_use]
+    pub fn is_troubled(&self) -> bool {
+        self.lock().spell.lasts()
     }
 
     /// What each hook has had since the agent started.
@@ -153,17 +213,17 @@ impl Service for Reception {
         self.lock().admit(head)
     }
 
-    fn take(&mut self, request: Request, _now: Mono) -> Taken {
-        self.lock().take(&request)
+    fn take(&mut self, request: Request, now: Mono) -> Taken {
+        self.lock().take(&request, now)
     }
 
-    fn settle(&mut self, _now: Mono) -> Settled {
-        self.lock().settle()
+    fn settle(&mut self, now: Mono) -> Settled {
+        self.lock().settle(now)
     }
 }
 
 impl Inner {
-    fn admit(&self, head: &Head) -> Admit {
+    fn admit(&mut self, head: &Head) -> Admit {
         let Some(endpoint) = self.endpoint(&head.path) else {
             return Admit::Answer(Response::text(404, "there is no such hook"));
         };
@@ -172,22 +232,25 @@ impl Inner {
             return Admit::Answer(Response::method_not_allowed(endpoint.allowed()));
         }
         // Before the body: a sender need not send what cannot be saved.
-        if self.inbox.is_none() || !self.is_learnt {
-            return Admit::Answer(Response::unavailable("nothing can be saved now", AGAIN));
-        }
-        if endpoint.keys.is_none() {
-            return Admit::Answer(Response::unavailable("this hook cannot be used now", AGAIN));
-        }
-        Admit::Body {
-            cap: endpoint.max_body,
-        }
+        let (word, why) = if self.inbox.is_none() || !self.is_learnt {
+            ("inbox-shut", "nothing can be saved now")
+        } else if endpoint.keys.is_none() {
+            ("no-secret", "this hook cannot be used now")
+        } else {
+            return Admit::Body {
+                cap: endpoint.max_body,
+            };
+        };
+        let name = endpoint.name.clone();
+        self.count_refusal(&name, word);
+        Admit::Answer(Response::unavailable(why, AGAIN))
     }
 
     fn endpoint(&self, path: &str) -> Option<&Endpoint> {
         self.endpoints.iter().find(|endpoint| endpoint.path == path)
     }
 
-    fn take(&mut self, request: &Request) -> Taken {
+    fn take(&mut self, request: &Request, now_here: Mono) -> Taken {
         let Some(at) = self
             .endpoints
             .iter()
@@ -198,11 +261,23 @@ impl Inner {
         let ours = self.clock.reading();
         let now = ours.trust.is_sure().then_some(ours.wall);
         let endpoint = &self.endpoints[at];
-        let (verdict, answer) = endpoint.judge(request, now);
+        let (verdict, asked) = endpoint.judge(request, now);
         let name = endpoint.name.clone();
-        if let Some(answer) = answer {
-            log::info!("hook {name}: the sender's setup is answered");
-            return Taken::Answer(Response::new(200).with_body(answer.media_type, answer.body));
+        match asked {
+            Asked::No => {}
+            Asked::Answered(answer) => {
+                log::info!("hook {name}: the sender's setup is answered");
+                return Taken::Answer(Response::new(200).with_body(answer.media_type, answer.body));
+            }
+            Asked::Failed(why) => {
+                self.count_refusal(&name, Unanswered::WORD);
+                log::debug!(
+                    "hook {name}: {} from {}: {why}",
+                    Unanswered::WORD,
+                    request.peer
+                );
+                return Taken::Answer(Response::text(why.status(), Unanswered::WORD));
+            }
         }
         let event = match verdict {
             Verdict::Valid(event) => event,
@@ -218,9 +293,12 @@ impl Inner {
             log::debug!("hook {name}: event {} is known as {id}", event.id.as_str());
             // A duplicate of what this very turn brought is saved when that is.
             if self.turn.iter().any(|waiting| waiting.id == id) {
-                return Taken::Pending(self.wait_for(id, ack, None));
+                return Taken::Pending(self.wait_for(&name, id, ack, None));
             }
             return Taken::Answer(acknowledgement(ack, id, true));
+        }
+        if let Some(answer) = self.refuse_coding(&name, request) {
+            return Taken::Answer(answer);
         }
         let received = Received {
             hook: name.clone(),
@@ -229,12 +307,7 @@ impl Inner {
             peer: request.peer.to_string(),
             method: request.head.method.clone(),
             target: target(&request.head).into_bytes(),
-            headers: request
-                .head
-                .fields
-                .iter()
-                .map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()))
-                .collect(),
+            headers: saved_fields(&self.endpoints[at], &request.head),
             body: request.body.clone(),
             event_id: Some(event.id.as_str().to_owned()),
             event_type: event.kind,
@@ -251,16 +324,42 @@ impl Inner {
                 let counts = self.count(&name);
                 counts.saved += 1;
                 counts.last = Some(request.received);
-                Taken::Pending(self.wait_for(id, ack, Some(key)))
+                counts.quiet_since = Quiet::Mono(now_here);
+                Taken::Pending(self.wait_for(&name, id, ack, Some(key)))
             }
-            Err(error) => Taken::Answer(not_saved(&name, &error)),
+            Err(error) => Taken::Answer(self.not_saved(&name, &received, &error, now_here)),
         }
     }
 
-    fn wait_for(&mut self, id: RequestId, ack: u16, first: Option<EventKey>) -> Ticket {
+    /// Says why a payload is not saved: to the sender at once, to people once.
+    fn not_saved(
+        &mut self,
+        name: &str,
+        received: &Received,
+        error: &InboxError,
+        now: Mono,
+    ) -> Response {
+        self.count_refusal(name, error.word());
+        if matches!(error, InboxError::TooLarge { .. }) {
+            return Response::text(413, "too large");
+        }
+        let need = received.body.len() as u64 + HEAD;
+        // From now on the agent looks now and then whether it is over.
+        self.hurry |= !self.spell.lasts();
+        self.spell.met(error, need, now);
+        Response::unavailable("it cannot be saved now", AGAIN)
+    }
+
+    fn trouble(&mut self, now: Mono) -> Option<String> {
+        let inbox = self.inbox.as_ref()?;
+        self.spell.look(inbox, now)
+    }
+
+    fn wait_for(&mut self, name: &str, id: RequestId, ack: u16, first: Option<EventKey>) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.turn.push(Waiting {
+            hook: name.to_owned(),
             ticket,
             id,
             ack,
@@ -273,8 +372,30 @@ impl Inner {
         self.counts.entry(name.to_owned()).or_default()
     }
 
+    /// The answer to a body whose content nobody could read later.
+    fn refuse_coding(&mut self, name: &str, request: &Request) -> Option<Response> {
+        let body = &request.body;
+        let error = coding::check(&request.head.fields, body, coding::most(body)).err()?;
+        self.count_refusal(name, error.word());
+        log::warn!(
+            "hook {name}: {} from {}: {error}",
+            error.word(),
+            request.peer
+        );
+        let answer = Response::text(error.status(), &error.to_string());
+        Some(match error {
+            // RFC 9110 15.5.16.
+            CodingError::Unknown => answer.with_field("Accept-Encoding", "gzip"),
+            _ => answer,
+        })
+    }
+
+    fn count_refusal(&mut self, name: &str, word: &'static str) {
+        *self.count(name).refused.entry(word).or_default() += 1;
+    }
+
     fn refuse(&mut self, name: &str, request: &Request, verdict: &Verdict) -> Response {
-        *self.count(name).refused.entry(verdict.word()).or_default() += 1;
+        self.count_refusal(name, verdict.word());
         // Strangers knock all day: one line each, at a level that is off in the field.
         log::debug!(
             "hook {name}: {} from {}: {verdict}",
@@ -291,8 +412,26 @@ impl Inner {
         }
     }
 
+    /// Nothing of a turn was saved: what was counted as saved was not.
+    fn unsave(&mut self, turn: &[Waiting], error: &InboxError, now: Mono) {
+        for waiting in turn {
+            let counts = self.count(&waiting.hook);
+            match &waiting.first {
+                Some(_) => counts.saved = counts.saved.saturating_sub(1),
+                None => counts.duplicates = counts.duplicates.saturating_sub(1),
+            }
+            self.count_refusal(&waiting.hook, error.word());
+            self.spell.met(error, 0, now);
+            if let Some(key) = waiting.first {
+                // Who sends it again sends it for the first time.
+                self.known.remove(&key);
+            }
+        }
+        self.hurry = true;
+    }
+
     /// All of the turn with one sync.
-    fn settle(&mut self) -> Settled {
+    fn settle(&mut self, now: Mono) -> Settled {
         let turn = std::mem::take(&mut self.turn);
         let synced = match &mut self.inbox {
             Some(inbox) => inbox.sync(),
@@ -306,12 +445,10 @@ impl Inner {
             .iter()
             .map(|waiting| (waiting.ticket, answer(waiting)))
             .collect();
-        if let Err(error) = &synced {
-            log::error!("{error}: {} payloads were not acknowledged", turn.len());
-            for key in turn.iter().filter_map(|waiting| waiting.first) {
-                // Who sends it again sends it for the first time.
-                self.known.remove(&key);
-            }
+        match &synced {
+            Ok(()) if turn.is_empty() => {}
+            Ok(()) => self.spell.over(now),
+            Err(error) => self.unsave(&turn, error, now),
         }
         Settled {
             answers,
@@ -333,14 +470,20 @@ fn acknowledgement(status: u16, id: RequestId, duplicate: bool) -> Response {
     Response::json(status, body)
 }
 
-fn not_saved(name: &str, error: &InboxError) -> Response {
-    match error {
-        InboxError::TooLarge { .. } => Response::text(413, "too large"),
-        error => {
-            log::error!("hook {name}: {error}");
-            Response::unavailable("it cannot be saved now", AGAIN)
-        }
-    }
+/// The fields as they are saved. One that is the secret itself is not: who reads the inbox's files later, or a copy of them,
+/// could sign with it.
+fn saved_fields(endpoint: &Endpoint, head: &Head) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let secret = endpoint.rule.scheme.token.as_deref();
+    let is_secret = |name: &str| secret.is_some_and(|secret| secret.eq_ignore_ascii_case(name));
+    let saved = |(name, value): (&str, &[u8])| {
+        let value = if is_secret(name) {
+            format!("{NOT_SAVED}{} bytes)", value.len()).into_bytes()
+        } else {
+            value.to_vec()
+        };
+        (name.as_bytes().to_vec(), value)
+    };
+    head.fields.iter().map(saved).collect()
 }
 
 fn target(head: &Head) -> String {
@@ -350,12 +493,15 @@ fn target(head: &Head) -> String {
     }
 }
 
+/// Whether a sender asks to be answered while it sets the hook up.
+enum Asked {
+    No,
+    Answered(challenge::Answer),
+    Failed(Unanswered),
+}
+
 /// Judges a request by an endpoint's rule, in the terms of the pure room.
-fn judged(
-    endpoint: &Endpoint,
-    request: &Request,
-    now: Option<Timestamp>,
-) -> (Verdict, Option<challenge::Answer>) {
+fn judged(endpoint: &Endpoint, request: &Request, now: Option<Timestamp>) -> (Verdict, Asked) {
     let target = target(&request.head);
     let headers: Vec<(&str, &[u8])> = request.head.fields.iter().collect();
     let received = hook::Received {
@@ -366,12 +512,17 @@ fn judged(
     };
     let keys = endpoint.keys.as_deref().unwrap_or_default();
     let verdict = verify(&endpoint.rule, keys, &received, now);
-    let answer = endpoint.challenge.and_then(|challenge| {
-        let token = endpoint
-            .token
-            .as_ref()
-            .map(|token| token.expose().as_bytes());
-        challenge::answer(challenge, token, &received, &verdict)
-    });
-    (verdict, answer)
+    let Some(challenge) = endpoint.challenge else {
+        return (verdict, Asked::No);
+    };
+    let token = endpoint
+        .token
+        .as_ref()
+        .map(|token| token.expose().as_bytes());
+    let asked = match challenge::answer(challenge, token, &received, &verdict) {
+        Some(answer) => Asked::Answered(answer),
+        None if matches!(verdict, Verdict::Valid(_)) => Asked::No,
+        None => challenge::unanswered(challenge, token, &received).map_or(Asked::No, Asked::Failed),
+    };
+    (verdict, asked)
 }

@@ -4,19 +4,17 @@ use std::io::Read as _;
 
 use super::Agent;
 use super::process::Taken;
-use crate::config::{self, Hook, Pull, Source};
+use crate::config::{self, Hook, OnBad, Pull, Source};
 use crate::door::coding;
 use crate::door::http::Fields;
 use crate::inbox::Stored;
 use crate::json::{Json, Kind as JsonKind};
+use crate::pointer::Pointer;
 use crate::pull::carry::{self, Carrier, Refused, Took};
 use crate::pull::key::key_of;
 use crate::pull::replay::replay;
 use crate::upstream::client::{Answer, Ask, shown};
 use crate::upstream::outcome::{Expect, Failure, Kind};
-
-/// A decoded body may be so many times as large as it came.
-const SWELL: usize = 20;
 
 /// Why a payload could not be processed.
 pub(super) struct Trouble {
@@ -100,7 +98,7 @@ impl Agent {
                 .and_then(|hook| hook.records.as_ref())
                 .map(|records| records.at.clone())
                 .unwrap_or_default();
-            match records(&taken.stored, &at, &mut carrier) {
+            match records(&taken.stored, &at, source.on_bad_record, &mut carrier) {
                 Ok(ties) => {
                     if ties && source.pull != Pull::None {
                         woken.push(name.to_owned());
@@ -266,7 +264,10 @@ impl Agent {
                         fetch.at
                     ))
                 })?;
-                match carrier.fetched(record.as_str().as_bytes()) {
+                let raw = record.as_str().as_bytes();
+                same_key(event, &fetch.key, &carrier, raw)
+                    .map_err(|why| Trouble::own(format!("{}: {why}", shown(&url))))?;
+                match carrier.fetched(raw) {
                     Ok(_) => {}
                     Err(Refused::Bad(bad)) => {
                         return Err(Trouble::own(format!("{}: {bad}", shown(&url))));
@@ -299,6 +300,26 @@ impl Agent {
     }
 }
 
+/// Whether the record that was fetched is the one that the event says, where the event says that: what is deleted by the
+/// event's key must be what is written by the record's.
+fn same_key(
+    event: Json<'_>,
+    pointers: &[Pointer],
+    carrier: &Carrier<'_>,
+    raw: &[u8],
+) -> Result<(), String> {
+    let Ok(said) = key_of(event, pointers) else {
+        return Ok(());
+    };
+    match carrier.key(raw) {
+        Ok(found) if found != said => Err(format!(
+            "the event's key is {said} and the fetched record's is {found}: nothing is written; is `fetch.key` the record's key? leave it out if the API answers with another record on purpose"
+        )),
+        // A bad record says so itself.
+        _ => Ok(()),
+    }
+}
+
 fn fingerprint(config: &config::Config, source: &Source) -> Option<[u8; 8]> {
     let upstream = config.upstreams.get(&source.upstream)?;
     Some(config::fingerprint(source, upstream))
@@ -312,8 +333,8 @@ fn content(stored: &Stored) -> Result<std::borrow::Cow<'_, [u8]>, Trouble> {
         .iter()
         .map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.clone()))
         .collect();
-    let limit = received.body.len().saturating_mul(SWELL).max(64 * 1024);
-    coding::content(&fields, &received.body, limit).map_err(|error| Trouble::own(error.to_string()))
+    coding::content(&fields, &received.body, coding::most(&received.body))
+        .map_err(|error| Trouble::own(error.to_string()))
 }
 
 enum Wrong {
@@ -323,10 +344,12 @@ enum Wrong {
     Device(Failure),
 }
 
-/// Carries the records of one payload: an array of them, or one. Says whether one of them ties with what is known.
+/// Carries the records of one payload: an array of them, or one. Says whether one of them ties with what is known. All are
+/// looked at before any is taken: where a bad one fails the payload, none of it is written.
 fn records(
     stored: &Stored,
-    at: &crate::pointer::Pointer,
+    at: &Pointer,
+    on_bad: OnBad,
     carrier: &mut Carrier<'_>,
 ) -> Result<bool, Wrong> {
     let body = content(stored).map_err(Wrong::Own)?;
@@ -344,11 +367,29 @@ fn records(
             ))));
         }
     };
+    let said =
+        |number: usize, bad: &dyn std::fmt::Display| format!("record {number} at \"{at}\": {bad}");
+    if on_bad == OnBad::Fail {
+        for (number, record) in (1..).zip(&all) {
+            carrier.is_good(record.as_str().as_bytes()).map_err(|bad| {
+                let what = said(number, &bad);
+                Wrong::Own(Trouble::own(format!(
+                    "{what} (nothing of the event is taken; `on_bad_record = \"skip\"` takes the others)"
+                )))
+            })?;
+        }
+    }
     let mut ties = false;
-    for record in all {
+    for (number, record) in (1..).zip(&all) {
         match carrier.take(record.as_str().as_bytes()) {
             Ok(took) => ties |= took == Took::Tie,
-            Err(Refused::Bad(bad)) => return Err(Wrong::Own(Trouble::own(bad.to_string()))),
+            // The event itself stays in the inbox as evidence.
+            Err(Refused::Bad(bad)) => log::warn!(
+                "hook {}: payload {}: {}, which is skipped",
+                stored.received.hook,
+                stored.id,
+                said(number, &bad)
+            ),
             Err(Refused::Failed(failure)) => return Err(Wrong::Device(failure)),
         }
     }

@@ -11,7 +11,7 @@ use crate::config::{self, Config, Env};
 use crate::desk::{Hears, HookStatus};
 use crate::door::{Certificate, Listen, Place, PublicDoor, Settings};
 use crate::inbox::{self, Inbox, Limits};
-use crate::reception::{Counts, Reception};
+use crate::reception::{Counts, Quiet, Reception};
 use crate::sink::sqlite::rfc3339;
 use crate::store::EventKey;
 
@@ -87,9 +87,12 @@ impl Agent {
                 let places: Vec<String> =
                     door.addresses().iter().map(ToString::to_string).collect();
                 log::info!(
-                    "the door listens at {} for {} hooks",
+                    "the door listens at {} for {}",
                     places.join(", "),
-                    self.config.hooks.len()
+                    match self.config.hooks.len() {
+                        1 => "1 hook".to_owned(),
+                        hooks => format!("{hooks} hooks"),
+                    }
                 );
                 self.addresses = door.addresses();
                 self.wait.attend_as(DOOR, Box::new(door));
@@ -128,6 +131,14 @@ impl Agent {
                     for finding in opening.findings {
                         log::warn!("{finding}");
                     }
+                    if let Err(error) = inbox.has_room(0) {
+                        log::warn!("events will not be saved: {error}");
+                    }
+                    let hooks = self.config.hooks.keys().cloned().collect();
+                    match inbox::Reader::new(&dir).latest(&hooks, REMEMBERED) {
+                        Ok(latest) => self.ear.reception.recall(latest),
+                        Err(error) => log::warn!("{error}"),
+                    }
                     self.ear.reception.open(inbox);
                     self.ear.hears = false;
                 }
@@ -160,15 +171,26 @@ impl Agent {
 
     /// Tries again what [`Agent::open_ear`] could not do.
     pub(super) fn mend_ear(&mut self) {
-        if self.mend_due().is_some_and(|due| due <= self.wait.now()) {
+        let now = self.wait.now();
+        if !self.is_deaf_now() {
+            if self.ear.reception.is_troubled() && self.ear.again <= now {
+                // Notices, and says, that it is over.
+                let _told_by_status = self.ear.reception.trouble(now);
+                self.ear.again = now.after(AGAIN);
+            }
+        } else if self.ear.again <= now {
             self.open_ear();
         }
     }
 
     /// When that is due.
     pub(super) fn mend_due(&self) -> Option<Mono> {
-        let is_deaf = self.listening && !self.config.hooks.is_empty() && !self.ear.hears;
-        is_deaf.then_some(self.ear.again)
+        let wants_care = self.is_deaf_now() || self.ear.reception.is_troubled();
+        wants_care.then_some(self.ear.again)
+    }
+
+    fn is_deaf_now(&self) -> bool {
+        self.listening && !self.config.hooks.is_empty() && !self.ear.hears
     }
 
     /// The store is told what the inbox has, and the reception what the store knows then.
@@ -199,6 +221,9 @@ impl Agent {
     }
 }
 
+/// So many of the latest segments are read at start for what came last: 16 MiB, under a second on slow cards.
+const REMEMBERED: usize = 4;
+
 /// A hook that nothing came to for so long is worth a word.
 const SILENT: Duration = Duration::from_secs(30 * 86_400);
 
@@ -223,12 +248,14 @@ impl Hears for Told {
             })
             .unwrap_or_default();
         let status = |(name, counts): (String, Counts)| {
-            let quiet = match counts.last {
-                Some(last) => {
-                    let span = self.clock.wall().duration_since(last);
+            let quiet = match counts.quiet_since {
+                Quiet::Start => now.since(self.started),
+                Quiet::Mono(then) => now.since(then),
+                Quiet::Wall(_) if !self.reception.knows_time() => now.since(self.started),
+                Quiet::Wall(then) => {
+                    let span = self.clock.wall().duration_since(then);
                     Duration::try_from(span).unwrap_or_default()
                 }
-                None => now.since(self.started),
             };
             let mut notes = Vec::new();
             if quiet >= SILENT {
@@ -251,6 +278,10 @@ impl Hears for Told {
             (name, status)
         };
         self.reception.counts().into_iter().map(status).collect()
+    }
+
+    fn alarm(&self, now: Mono) -> Option<String> {
+        self.reception.trouble(now)
     }
 
     fn request(&self, id: &str) -> Option<String> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Agent;
 use super::apply::Trouble;
 use crate::clock::{Mono, Timestamp};
-use crate::inbox::{InboxError, Position, State, Stored};
+use crate::inbox::{InboxError, Position, RequestId, State, Stored};
 use crate::pull::carry;
 use crate::store::Batch;
 
@@ -55,13 +55,22 @@ impl Desk {
     }
 }
 
-/// What came of a payload that had been tried so often before.
-type Tried = (Position, u16, Result<(), Trouble>);
+/// A payload that waits: where it is, and what it is called in messages.
+#[derive(Clone)]
+pub(super) struct Waiting {
+    position: Position,
+    id: RequestId,
+    hook: String,
+    /// How often it was tried before.
+    tries: u16,
+}
+
+/// What came of a payload.
+type Tried = (Waiting, Result<(), Trouble>);
 
 /// A payload that is taken up.
 pub(super) struct Taken {
-    position: Position,
-    tries: u16,
+    waiting: Waiting,
     pub(super) stored: Stored,
 }
 
@@ -100,7 +109,7 @@ impl Agent {
                     }
                 }
             };
-            results.push((taken.position, taken.tries, result));
+            results.push((taken.waiting.clone(), result));
             if self.wait.stopping() || self.wait.now().since(started) >= BATCH_TIME {
                 // The rest follows at once.
                 for left in batch.iter().skip(at + 1) {
@@ -114,7 +123,7 @@ impl Agent {
             let outcome = self.carry(&name, &some, &mut woken);
             for (at, result) in at.into_iter().zip(outcome) {
                 if let Some(slot) = results.get_mut(unreadable + at) {
-                    slot.2 = result;
+                    slot.1 = result;
                 }
             }
         }
@@ -161,7 +170,7 @@ impl Agent {
     fn take_up(&mut self) -> (Vec<Taken>, Vec<Tried>) {
         let (now, wall) = (self.wait.now(), self.wait.clock().wall().as_second());
         let reception = self.ear.reception.clone();
-        let due: Vec<(Position, u16, String)> = reception
+        let due: Vec<Waiting> = reception
             .with_inbox(|inbox| {
                 inbox
                     .pending(None)
@@ -171,7 +180,12 @@ impl Agent {
                     })
                     .filter(|pending| self.hook_due(pending.hook) <= now)
                     .take(MANY)
-                    .map(|pending| (pending.position, pending.tries, pending.hook.to_owned()))
+                    .map(|pending| Waiting {
+                        position: pending.position,
+                        id: pending.id,
+                        hook: pending.hook.to_owned(),
+                        tries: pending.tries,
+                    })
                     .collect()
             })
             .unwrap_or_default();
@@ -179,29 +193,25 @@ impl Agent {
         let mut is_whole = due.len() < MANY;
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let (mut hooks, mut unreadable) = (Vec::new(), Vec::new());
-        for (position, tries, hook) in due {
+        for waiting in due {
             if bytes >= LARGE {
                 is_whole = false;
                 break;
             }
-            match reception.with_inbox(|inbox| inbox.read(position)) {
+            match reception.with_inbox(|inbox| inbox.read(waiting.position)) {
                 Some(Ok(stored)) => {
                     bytes += stored.received.body.len();
-                    batch.push(Taken {
-                        position,
-                        tries,
-                        stored,
-                    });
-                    if !hooks.contains(&hook) {
-                        hooks.push(hook);
+                    if !hooks.contains(&waiting.hook) {
+                        hooks.push(waiting.hook.clone());
                     }
+                    batch.push(Taken { waiting, stored });
                 }
                 Some(Err(error)) => {
                     let trouble = Trouble {
                         is_its_own: matches!(error, InboxError::Damaged { .. }),
                         reason: error.to_string(),
                     };
-                    unreadable.push((position, tries, Err(trouble)));
+                    unreadable.push((waiting, Err(trouble)));
                 }
                 None => break,
             }
@@ -219,15 +229,16 @@ impl Agent {
         let wall = self.wait.clock().wall();
         let marks: Vec<(Position, State)> = results
             .iter()
-            .map(|(position, tries, result)| (*position, became(*tries, result, wall)))
+            .map(|(waiting, result)| (waiting.position, became(waiting.tries, result, wall)))
             .collect();
-        for (_, state) in &marks {
+        for ((waiting, _), (_, state)) in results.iter().zip(&marks) {
+            let (hook, id) = (&waiting.hook, waiting.id);
             match state {
                 State::Dead { reason, .. } => log::error!(
-                    "a payload is given up: {reason}; see `gleaner inbox list --state dead`"
+                    "hook {hook}: payload {id} is given up: {reason}; `gleaner inbox show {id}` shows it, `retry` or `drop` ends it"
                 ),
                 State::Failed { reason, tries, .. } if *tries == 1 => {
-                    log::warn!("a payload is tried again: {reason}")
+                    log::warn!("hook {hook}: payload {id} is tried again: {reason}");
                 }
                 _ => {}
             }
@@ -305,8 +316,10 @@ impl Agent {
             return;
         }
         let reception = self.ear.reception.clone();
-        if let Some(Err(error)) = reception.with_inbox(crate::inbox::Inbox::prepare) {
-            log::warn!("{error}");
+        match reception.with_inbox(crate::inbox::Inbox::prepare) {
+            // Whether there is room is said when an event finds none, and not with every look.
+            Some(Err(error)) if !error.is_full() => log::warn!("{error}"),
+            _ => {}
         }
         let now = self.wait.now();
         if self

@@ -1,5 +1,6 @@
 //! `gleaner hook check`: is a recorded request valid by this hook, and if not, why not?
 
+use std::cell::RefCell;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -8,10 +9,14 @@ use serde_json::json;
 use super::exit::Exit;
 use super::{HookCheckArguments, output};
 use crate::clock::Timestamp;
-use crate::config::{Config, Hook};
+use crate::config::{Config, Hook, SecretValue, Setup};
+use crate::door::coding;
+use crate::door::http::Fields;
 use crate::hook::capture::Capture;
+use crate::hook::challenge::{self, Unanswered};
 use crate::hook::hint::{self, Basis, Hint};
 use crate::hook::{EventId, Key, Verdict, verify};
+use crate::inbox::{self, Filter, Reader, State};
 use crate::wait::Wait;
 
 pub(super) fn check(config: &Config, wait: &Wait, arguments: &HookCheckArguments) -> Exit {
@@ -35,8 +40,12 @@ pub(super) fn check(config: &Config, wait: &Wait, arguments: &HookCheckArguments
         });
         return Exit::Usage;
     };
-    let keys = match hook.keys(&|name| std::env::var_os(name)) {
-        Ok(keys) => keys,
+    let env = |name: &str| std::env::var_os(name);
+    let secrets = hook
+        .keys(&env)
+        .and_then(|keys| Ok((keys, hook.verify_token(&env)?)));
+    let (keys, token) = match secrets {
+        Ok(secrets) => secrets,
         Err(error) => {
             output::error(&error.to_string());
             return Exit::Device;
@@ -49,17 +58,52 @@ pub(super) fn check(config: &Config, wait: &Wait, arguments: &HookCheckArguments
             return exit;
         }
     };
-    // Which events were taken before is known to the inbox, and offline nobody asks it.
-    let findings = judge(hook, &keys, &capture, now, &|_| None);
+    let not_looked = RefCell::new(None);
+    let seen = |id: &EventId| {
+        let taken = taken_before(config, hook, id);
+        taken.unwrap_or_else(|why| {
+            not_looked.replace(Some(format!(
+                "whether the event came before was not looked at: {why}"
+            )));
+            None
+        })
+    };
+    let secrets = Secrets {
+        keys: &keys,
+        token: token.as_ref(),
+    };
+    let mut findings = judge(hook, &secrets, &capture, now, &seen);
+    findings.notes.extend(not_looked.take());
     if arguments.json {
         output::line(&findings.json(hook).to_string());
     } else {
         output::line(findings.text(hook, now).trim_end());
     }
     match findings.word {
-        "valid" => Exit::Ok,
+        "valid" | "challenge" => Exit::Ok,
         _ => Exit::Data,
     }
+}
+
+/// Under which request id the inbox has an event of this hook; read without its lock, also while an agent runs.
+fn taken_before(config: &Config, hook: &Hook, id: &EventId) -> Result<Option<String>, String> {
+    let dir = config.agent.state.join(inbox::NAME);
+    // A directory that may not be entered says so; one that is not there is no inbox.
+    std::fs::read_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let filter = Filter {
+        hook: Some(hook.name.clone()),
+        state: None,
+    };
+    let mut first = None;
+    Reader::new(&dir)
+        .list(&filter, |listed| {
+            let is_it = listed.stored.received.event_id.as_deref() == Some(id.as_str());
+            if is_it && listed.state != State::Void && first.is_none() {
+                first = Some(listed.stored.id.to_string());
+            }
+        })
+        .map_err(|error| error.to_string())?;
+    Ok(first)
 }
 
 /// RFC 3339, or seconds since 1970.
@@ -92,7 +136,7 @@ fn recorded(path: &Path) -> Result<Capture, (String, Exit)> {
 
 /// What was found out about one request.
 struct Findings {
-    /// `valid`, `duplicate`, `too-large`, or the word of the verdict.
+    /// `valid`, `challenge`, `bad-challenge`, `duplicate`, `too-large`, `unsupported-coding`, or the word of the verdict.
     word: &'static str,
     reason: String,
     verdict: Verdict,
@@ -104,21 +148,78 @@ struct Findings {
     body: usize,
 }
 
+/// What a hook's requests are judged with.
+struct Secrets<'a> {
+    keys: &'a [Key],
+    token: Option<&'a SecretValue>,
+}
+
+/// Why a request that is rightly signed would not be taken: a word and what the door would answer.
+fn turned_away(hook: &Hook, capture: &Capture) -> Option<(&'static str, String)> {
+    let path = capture.path();
+    if !capture.is_bare && path != hook.path {
+        let answer = format!(
+            "rightly signed, but it was sent to {path}, and this hook is at {}: the door answers 404",
+            hook.path
+        );
+        return Some(("malformed", answer));
+    }
+    if capture.method != "POST" {
+        let answer = format!(
+            "rightly signed, but it is a {} request, and a hook takes POST: the door answers 405",
+            capture.method
+        );
+        return Some(("malformed", answer));
+    }
+    if capture.missing > 0 {
+        let answer = format!(
+            "rightly signed, but the body is {} bytes shorter than Content-Length says: the door waits for the rest and answers 408",
+            capture.missing
+        );
+        return Some(("malformed", answer));
+    }
+    let fields: Fields = capture.headers.iter().cloned().collect();
+    let error = coding::check(&fields, &capture.body, coding::most(&capture.body)).err()?;
+    let answer = format!(
+        "rightly signed, but {error}: the door answers {}",
+        error.status()
+    );
+    Some((error.word(), answer))
+}
+
 /// `seen` says under which request id an event was taken before.
 fn judge(
     hook: &Hook,
-    keys: &[Key],
+    secrets: &Secrets<'_>,
     capture: &Capture,
     now: Timestamp,
     seen: &dyn Fn(&EventId) -> Option<String>,
 ) -> Findings {
     capture.received(|request| {
+        let keys = secrets.keys;
         let verdict = verify(&hook.rule, keys, request, Some(now));
+        let is_valid = matches!(verdict, Verdict::Valid(_));
+        let away = turned_away(hook, capture).filter(|_| is_valid);
         let before = match &verdict {
-            Verdict::Valid(event) => seen(&event.id),
+            Verdict::Valid(event) if away.is_none() => seen(&event.id),
             _ => None,
         };
-        let (word, reason) = if capture.body.len() > hook.max_body {
+        let token = secrets.token.map(|token| token.expose().as_bytes());
+        let setup = hook.challenge.as_ref().map(|setup| setup.challenge());
+        let answered = setup.and_then(|setup| challenge::answer(setup, token, request, &verdict));
+        let failed = setup
+            .filter(|_| answered.is_none() && !is_valid)
+            .and_then(|setup| challenge::unanswered(setup, token, request));
+        let (word, reason) = if let Some(answer) = answered {
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            (
+                "challenge",
+                format!("a setup challenge, answered with {text}"),
+            )
+        } else if let Some(why) = failed {
+            let reason = format!("{why}; the door answers {}", why.status());
+            (Unanswered::WORD, reason)
+        } else if capture.body.len() > hook.max_body {
             let reason = format!(
                 "the body has {} bytes, and `max_body` is {}; its signature: {}",
                 capture.body.len(),
@@ -126,6 +227,8 @@ fn judge(
                 verdict.word()
             );
             ("too-large", reason)
+        } else if let Some(away) = away {
+            away
         } else if let Some(id) = before {
             (
                 "duplicate",
@@ -138,7 +241,10 @@ fn judge(
             word,
             reason,
             basis: hint::basis(&hook.rule, request),
-            hints: hint::hints(&hook.rule, keys, request, &verdict, now),
+            hints: match word {
+                "challenge" | Unanswered::WORD => Vec::new(),
+                _ => hint::hints(&hook.rule, keys, request, &verdict, now),
+            },
             verdict,
             notes: notes(hook, capture),
             target: format!("{} {}", capture.method, capture.target),
@@ -161,15 +267,15 @@ fn notes(hook: &Hook, capture: &Capture) -> Vec<String> {
             capture.missing
         ));
     }
-    let path = capture.target.split('?').next().unwrap_or_default();
-    let is_elsewhere = path.starts_with('/') && path != "/" && path != hook.path;
-    if is_elsewhere {
+    let path = capture.path();
+    if !capture.is_bare && path != hook.path {
         notes.push(format!(
             "it was sent to {path}, and this hook is at {}",
             hook.path
         ));
     }
-    if capture.method != "POST" {
+    let may_get = matches!(hook.challenge, Some(Setup::Meta { .. })) && capture.method == "GET";
+    if capture.method != "POST" && !may_get {
         notes.push(format!(
             "it is a {} request, and a hook takes POST",
             capture.method
@@ -288,7 +394,11 @@ mod tests {
         let hook = config.hooks.remove("h").unwrap();
         let keys = hook.keys(&env).unwrap();
         let capture = Capture::read(record.as_bytes()).unwrap();
-        judge(&hook, &keys, &capture, Timestamp::UNIX_EPOCH, seen)
+        let secrets = Secrets {
+            keys: &keys,
+            token: None,
+        };
+        judge(&hook, &secrets, &capture, Timestamp::UNIX_EPOCH, seen)
     }
 
     const SIGNED: &str = "POST /hooks/h HTTP/1.1\n\

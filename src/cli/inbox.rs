@@ -8,6 +8,7 @@ use crate::agent::Agent;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::desk::{Desk, Event, InboxWish, Wish};
+use crate::hook::to_base64;
 use crate::inbox::{self, Filter, InboxError, Listed, Reader, State};
 use crate::state::StateError;
 use crate::wait::Wait;
@@ -21,12 +22,10 @@ pub(super) fn inbox(config: Config, wait: &Wait, command: InboxCommand) -> Exit 
         InboxCommand::List(list) => done(self::list(&reader, list)),
         InboxCommand::Show(show) => done(self::show(&reader, &show)),
         InboxCommand::Retry(retry) if retry.all_dead => {
-            change(config, wait, InboxWish::RetryDead, "tried again")
+            change(config, wait, InboxWish::RetryDead, retry.json)
         }
-        InboxCommand::Retry(retry) => {
-            change(config, wait, InboxWish::Retry(retry.ids), "tried again")
-        }
-        InboxCommand::Drop(drop) => change(config, wait, InboxWish::Drop(drop.ids), "given up"),
+        InboxCommand::Retry(retry) => change(config, wait, InboxWish::Retry(retry.ids), retry.json),
+        InboxCommand::Drop(drop) => change(config, wait, InboxWish::Drop(drop.ids), drop.json),
     }
 }
 
@@ -45,7 +44,11 @@ fn done(outcome: Result<(), InboxError>) -> Exit {
 }
 
 /// Has it done here, or by the agent that holds the state directory.
-fn change(config: Config, wait: &Wait, wish: InboxWish, verb: &str) -> Exit {
+fn change(config: Config, wait: &Wait, wish: InboxWish, json: bool) -> Exit {
+    let (key, verb) = match &wish {
+        InboxWish::Retry(_) | InboxWish::RetryDead => ("retried", "tried again"),
+        InboxWish::Drop(_) => ("dropped", "given up"),
+    };
     let socket = config.agent.control.clone();
     let wish = Wish {
         inbox: Some(wish),
@@ -53,6 +56,9 @@ fn change(config: Config, wait: &Wait, wish: InboxWish, verb: &str) -> Exit {
     };
     let mut exit = Exit::Ok;
     let mut take = |event| match event {
+        Event::Inbox { changed } if json => {
+            output::line(&serde_json::json!({ key: changed }).to_string());
+        }
         Event::Inbox { changed: 1 } => output::line(&format!("1 payload is {verb}")),
         Event::Inbox { changed } => output::line(&format!("{changed} payloads are {verb}")),
         Event::Refused { usage, reason } => {
@@ -130,6 +136,10 @@ fn show(reader: &Reader, arguments: &InboxShowArguments) -> Result<(), InboxErro
         drop(std::io::stdout().write_all(&received.body));
         return Ok(());
     }
+    if arguments.json {
+        output::line(&whole(&listed).to_string());
+        return Ok(());
+    }
     let trust = if received.clock_trusted {
         ""
     } else {
@@ -168,6 +178,30 @@ fn show(reader: &Reader, arguments: &InboxShowArguments) -> Result<(), InboxErro
         )),
     }
     Ok(())
+}
+
+/// All of a payload for other programs, secrets hidden as they are for people.
+fn whole(listed: &Listed) -> serde_json::Value {
+    let received = &listed.stored.received;
+    let mut object = listed.json();
+    let target = String::from_utf8_lossy(&received.target);
+    let headers: Vec<_> = received
+        .headers
+        .iter()
+        .map(|(name, value)| {
+            let name = String::from_utf8_lossy(name);
+            let value = shown_value(&name, value);
+            (name, value)
+        })
+        .collect();
+    object["method"] = received.method.as_str().into();
+    object["target"] = hidden_parameters(&target).into();
+    object["headers"] = serde_json::json!(headers);
+    match std::str::from_utf8(&received.body) {
+        Ok(text) => object["body"] = text.into(),
+        Err(_) => object["body_base64"] = to_base64(&received.body).into(),
+    }
+    object
 }
 
 fn standing(listed: &Listed) -> String {
@@ -233,12 +267,17 @@ pub(super) fn is_secret(name: &str) -> bool {
     whole.contains(&name.as_str()) || parts.iter().any(|part| name.contains(part))
 }
 
-fn header_value(name: &str, value: &[u8]) -> String {
-    if is_secret(name) {
+/// A field's value as text, hidden where it is a secret. What was not even saved says so itself.
+fn shown_value(name: &str, value: &[u8]) -> String {
+    if is_secret(name) && !value.starts_with(inbox::NOT_SAVED.as_bytes()) {
         format!("(hidden, {} bytes)", value.len())
     } else {
-        plain(&String::from_utf8_lossy(value))
+        String::from_utf8_lossy(value).into_owned()
     }
+}
+
+fn header_value(name: &str, value: &[u8]) -> String {
+    plain(&shown_value(name, value))
 }
 
 /// A target whose parameters' values are hidden where they are secret.
@@ -298,6 +337,11 @@ mod tests {
             assert_eq!(is_secret(name), secret, "{name}");
         }
         assert_eq!(header_value("Cookie", b"a=b"), "(hidden, 3 bytes)");
+        let not_saved = b"(not saved: 28 bytes)";
+        assert_eq!(
+            header_value("X-Gitlab-Token", not_saved),
+            "(not saved: 28 bytes)"
+        );
         assert_eq!(
             hidden_parameters("/hooks/erp?id=1&token=abc&b"),
             "/hooks/erp?id=1&token=(hidden)&b"

@@ -123,7 +123,8 @@ Examples:
   gleaner hook check erp --request req.txt --at 2026-11-30T18:00:00Z
   gleaner hook check erp --request req.txt --json | jq -r .verdict
 
-The verdict is valid, bad-signature, stale, future, malformed or too-large; the exit code is 0 for valid alone.";
+The verdict is valid, duplicate (the inbox has the event), bad-signature, stale, future, malformed, unsupported-coding or
+too-large; of a setup challenge challenge or bad-challenge. The exit code is 0 for valid and challenge alone.";
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -277,6 +278,9 @@ struct InboxShowArguments {
     /// Only the body, as it came.
     #[arg(long)]
     raw: bool,
+    /// One JSON object, with the body as text, or else in base64 as `body_base64`.
+    #[arg(long, conflicts_with = "raw")]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -287,6 +291,9 @@ struct InboxRetryArguments {
     /// All that are dead.
     #[arg(long, conflicts_with = "ids")]
     all_dead: bool,
+    /// One JSON object: how many.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -294,6 +301,9 @@ struct InboxDropArguments {
     /// Which payloads.
     #[arg(value_name = "ID", required = true)]
     ids: Vec<RequestId>,
+    /// One JSON object: how many.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]

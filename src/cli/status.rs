@@ -167,14 +167,18 @@ fn hooks(status: &Status) {
                 hook.duplicates.to_string(),
                 hook.refused.values().sum::<u64>().to_string(),
                 hook.waiting.to_string(),
-                hook.last.as_deref().map_or("never".into(), to_the_second),
+                hook.last
+                    .as_deref()
+                    .map_or("none known".into(), to_the_second),
             ]);
         }
         output::print_table(&rows);
+        output::line("saved, known and refused count since the agent started");
         for (name, hook) in &status.hooks {
             for (why, count) in &hook.refused {
                 output::line(&format!(
-                    "{name}: {count} refused as {why}; `gleaner hook check` says why of a recorded request"
+                    "{name}: {count} refused as {why}: {}",
+                    advice(why)
                 ));
             }
             for note in &hook.notes {
@@ -182,6 +186,25 @@ fn hooks(status: &Status) {
             }
         }
         output::line("");
+    }
+}
+
+/// What to look at where requests are refused for this.
+fn advice(why: &str) -> &'static str {
+    match why {
+        "clock-untrusted" => {
+            "rightly signed, but this device does not know the time yet; the clock's line above says why, and `[agent] time_sync` who may vouch for it"
+        }
+        "disk-low" | "inbox-full" | "not-saved" | "inbox-shut" => {
+            "they could not be saved, and their senders try again; as long as it is so an alarm above says why"
+        }
+        "no-secret" => "the hook's secret cannot be read; the alarm above says why",
+        "bad-challenge" => {
+            "a setup challenge failed; is `verify_token` what was entered at the sender?"
+        }
+        "unsupported-coding" => "only gzip is taken as Content-Encoding",
+        "too-large" => "the payload, or what it unpacks to, is larger than is taken",
+        _ => "`gleaner hook check` says why of a recorded request",
     }
 }
 

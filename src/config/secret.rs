@@ -98,8 +98,8 @@ impl fmt::Display for SecretError {
             (SecretReason::Empty, _) => f.write_str("it is empty: an empty secret would be sent as no secret"),
             (SecretReason::NotText, _) => f.write_str("it is not UTF-8 text"),
             (SecretReason::ControlCharacter, _) => f.write_str(
-                "it has a line break or another control character inside, which no header can carry: \
-                 the file must hold the secret alone, on one line",
+                "it has a line break or another control character inside: a secret is one line of text, and its file \
+                 holds nothing else",
             ),
         }
     }

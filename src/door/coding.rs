@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::Read as _;
+use std::io::{Read as _, Write};
 
 use flate2::bufread::GzDecoder;
 
@@ -23,6 +23,16 @@ pub enum CodingError {
 }
 
 impl CodingError {
+    /// One word for people and programs: `unsupported-coding`, `malformed` or `too-large`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unsupported-coding",
+            Self::Broken => "malformed",
+            Self::TooLarge => "too-large",
+        }
+    }
+
     /// The status to answer with.
     #[must_use]
     pub fn status(self) -> u16 {
@@ -46,6 +56,49 @@ impl fmt::Display for CodingError {
 
 impl std::error::Error for CodingError {}
 
+/// A decoded body may be so many times as large as it came …
+const SWELL: usize = 20;
+/// … or this large.
+const SMALL: usize = 64 * 1024;
+
+/// How large the content of this body may be.
+#[must_use]
+pub fn most(body: &[u8]) -> usize {
+    body.len().saturating_mul(SWELL).max(SMALL)
+}
+
+/// Whether [`content`] would be had, without keeping any of it.
+///
+/// # Errors
+/// [`CodingError`].
+pub fn check(fields: &Fields, body: &[u8], limit: usize) -> Result<(), CodingError> {
+    match coding(fields)? {
+        Coding::Identity if body.len() <= limit => Ok(()),
+        Coding::Identity => Err(CodingError::TooLarge),
+        Coding::Gzip => gunzip(body, limit, &mut std::io::sink()),
+    }
+}
+
+enum Coding {
+    Identity,
+    Gzip,
+}
+
+fn coding(fields: &Fields) -> Result<Coding, CodingError> {
+    let coding = fields
+        .one("content-encoding")
+        .map_err(|_| CodingError::Unknown)?
+        .unwrap_or(b"identity");
+    let is = |name: &str| coding.eq_ignore_ascii_case(name.as_bytes());
+    if is("identity") {
+        Ok(Coding::Identity)
+    } else if is("gzip") || is("x-gzip") {
+        Ok(Coding::Gzip)
+    } else {
+        Err(CodingError::Unknown)
+    }
+}
+
 /// The content of a body: decoded if a Content-Encoding says that it is coded, of at most `limit` bytes. Memory never
 /// grows beyond that, whatever the body claims.
 ///
@@ -56,36 +109,27 @@ pub fn content<'a>(
     body: &'a [u8],
     limit: usize,
 ) -> Result<Cow<'a, [u8]>, CodingError> {
-    let coding = fields
-        .one("content-encoding")
-        .map_err(|_| CodingError::Unknown)?
-        .unwrap_or(b"identity");
-    if coding.eq_ignore_ascii_case(b"identity") {
-        return if body.len() <= limit {
-            Ok(Cow::Borrowed(body))
-        } else {
-            Err(CodingError::TooLarge)
-        };
+    match coding(fields)? {
+        Coding::Identity if body.len() <= limit => Ok(Cow::Borrowed(body)),
+        Coding::Identity => Err(CodingError::TooLarge),
+        Coding::Gzip => {
+            let mut out = Vec::new();
+            gunzip(body, limit, &mut out)?;
+            Ok(Cow::Owned(out))
+        }
     }
-    if !coding.eq_ignore_ascii_case(b"gzip") && !coding.eq_ignore_ascii_case(b"x-gzip") {
-        return Err(CodingError::Unknown);
-    }
-    gunzip(body, limit).map(Cow::Owned)
 }
 
 /// One gzip member (RFC 1952) and nothing behind it.
-fn gunzip(body: &[u8], limit: usize) -> Result<Vec<u8>, CodingError> {
+fn gunzip(body: &[u8], limit: usize, into: &mut dyn Write) -> Result<(), CodingError> {
     let mut decoder = GzDecoder::new(body);
-    let mut out = Vec::new();
     // One more than allowed tells that it is too large, and else makes the trailer be read.
     let most = (limit as u64).saturating_add(1);
-    let read = decoder.by_ref().take(most).read_to_end(&mut out);
-    if out.len() > limit {
-        return Err(CodingError::TooLarge);
-    }
-    match read {
-        Ok(_) if decoder.into_inner().is_empty() => Ok(out),
-        _ => Err(CodingError::Broken),
+    let copied = std::io::copy(&mut decoder.by_ref().take(most), into);
+    match copied {
+        Ok(size) if size == most => Err(CodingError::TooLarge),
+        Ok(_) if decoder.into_inner().is_empty() => Ok(()),
+        Ok(_) | Err(_) => Err(CodingError::Broken),
     }
 }
 
@@ -136,6 +180,11 @@ mod tests {
             let fields: Fields = [("Content-Encoding", *coding)].into_iter().collect();
             let content = content(&fields, body, 5).map(Cow::into_owned);
             assert_eq!(content, expected.map(<[u8]>::to_vec), "{number}: {coding}");
+            assert_eq!(
+                check(&fields, body, 5),
+                expected.map(drop),
+                "{number}: {coding}"
+            );
         }
         let none = Fields::default();
         assert_eq!(

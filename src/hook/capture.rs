@@ -12,6 +12,8 @@ pub struct Capture {
     pub method: String,
     /// The target; `/` if the record has no request line.
     pub target: String,
+    /// The record has no request line: nobody knows method and target.
+    pub is_bare: bool,
     /// Header fields in their order.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body.
@@ -90,8 +92,12 @@ impl Capture {
         if is_marked {
             lines.skip_remarks();
         }
+        let is_bare = request.is_none();
         let (method, target) = request.unwrap_or(("POST".to_owned(), "/".to_owned()));
-        Ok(Self::with_body(method, target, headers, lines.bytes))
+        Ok(Self {
+            is_bare,
+            ..Self::with_body(method, target, headers, lines.bytes)
+        })
     }
 
     fn with_body(
@@ -123,10 +129,23 @@ impl Capture {
         Self {
             method,
             target,
+            is_bare: false,
             headers,
             body,
             surplus,
             missing,
+        }
+    }
+
+    /// The path of its target: without the origin that a proxy's form has (RFC 9112 3.2.2), and without the query.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        let whole = self.target.split('?').next().unwrap_or_default();
+        match whole.split_once("://") {
+            Some((_, rest)) if !whole.starts_with('/') => {
+                rest.find('/').map_or("/", |at| &rest[at..])
+            }
+            _ => whole,
         }
     }
 

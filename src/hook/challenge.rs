@@ -1,6 +1,8 @@
 //! What a sender that sets a hook up is answered. Each answer is tightly shaped, plain text, and never signed: whoever asks
 //! gets back at most what he sent.
 
+use std::fmt;
+
 use super::{Received, Verdict, key};
 use crate::json::{Json, Kind};
 
@@ -43,6 +45,68 @@ pub fn answer(
         body: text.into_bytes(),
         media_type: "text/plain",
     })
+}
+
+/// Why a sender that sets the hook up is not answered. Counted and told apart from bad signatures: no signature is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The verify token is another one.
+    Token,
+    /// It is not shaped as that sender's challenges are.
+    Shape,
+}
+
+impl Unanswered {
+    /// What such requests are counted as.
+    pub const WORD: &'static str = "bad-challenge";
+
+    /// The status: 403 for a wrong token, as Meta's own examples answer, else 400.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Token => 403,
+            Self::Shape => 400,
+        }
+    }
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Token => {
+                "hub.verify_token is not the configured `verify_token`: enter the same at the sender"
+            }
+            Self::Shape => "it is not shaped as this sender's setup challenge",
+        })
+    }
+}
+
+/// Why a request that [`answer`] does not answer is a challenge that failed; `None`: it is no challenge.
+#[must_use]
+pub fn unanswered(
+    challenge: Challenge,
+    token: Option<&[u8]>,
+    request: &Received<'_>,
+) -> Option<Unanswered> {
+    match challenge {
+        // It is signed, so its signature says what is wrong.
+        Challenge::Slack => None,
+        Challenge::Meta if request.method != "GET" => None,
+        Challenge::Meta => {
+            let sent = request.parameter("hub.verify_token");
+            let is_token =
+                |sent: String| token.is_some_and(|token| key::same(token, sent.as_bytes()));
+            Some(match sent.map(is_token) {
+                Some(false) => Unanswered::Token,
+                Some(true) | None => Unanswered::Shape,
+            })
+        }
+        Challenge::Graph => {
+            let asks = request.target.contains("validationToken=");
+            (request.method == "POST" && request.body.is_empty() && asks)
+                .then_some(Unanswered::Shape)
+        }
+    }
 }
 
 fn slack(request: &Received<'_>, verdict: &Verdict) -> Option<String> {
@@ -202,6 +266,62 @@ mod tests {
         };
         for token in [None, Some(&b""[..])] {
             assert_eq!(answer(Challenge::Meta, token, &request, &bad), None);
+        }
+    }
+
+    #[test]
+    fn a_challenge_that_fails_is_no_bad_signature() {
+        let why = |challenge: Challenge, method: &str, query: &str, body: &str| {
+            let target = format!("/h?{query}");
+            let request = Received {
+                method,
+                target: &target,
+                headers: &[],
+                body: body.as_bytes(),
+            };
+            unanswered(challenge, Some(b"verify me"), &request)
+        };
+        use Challenge::{Graph, Meta, Slack};
+        for (challenge, method, query, body, expected) in [
+            (
+                Meta,
+                "GET",
+                "hub.verify_token=other",
+                "",
+                Some(Unanswered::Token),
+            ),
+            (
+                Meta,
+                "GET",
+                "hub.verify_token=",
+                "",
+                Some(Unanswered::Token),
+            ),
+            (
+                Meta,
+                "GET",
+                "hub.verify_token=verify+me",
+                "",
+                Some(Unanswered::Shape),
+            ),
+            (Meta, "GET", "", "", Some(Unanswered::Shape)),
+            (Meta, "POST", "hub.verify_token=other", "", None),
+            (
+                Graph,
+                "POST",
+                "validationToken=%3Cb%3E",
+                "",
+                Some(Unanswered::Shape),
+            ),
+            (Graph, "POST", "validationToken=x", "{}", None),
+            (Graph, "POST", "", "", None),
+            (Slack, "POST", "", "{}", None),
+        ] {
+            assert_eq!(
+                why(challenge, method, query, body),
+                expected,
+                "{method} {query}"
+            );
         }
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
+use super::verify::Malformed;
 use super::{Place, Received, encoding};
 use crate::json::{Json, Kind};
 
@@ -58,19 +59,26 @@ impl fmt::Display for EventId {
 }
 
 /// The event's id: what the first place holds that holds anything, else the digest of the body.
-#[must_use]
-pub fn id(places: &[Place], request: &Received<'_>) -> EventId {
-    first(places, request).map_or_else(|| EventId::of_body(request.body), |id| EventId::given(&id))
+///
+/// # Errors
+/// [`Malformed::Twice`]: a header that was to give it is there twice. Whoever added one could else make the digest the id,
+/// and one event two.
+pub fn id(places: &[Place], request: &Received<'_>) -> Result<EventId, Malformed> {
+    let id = first(places, request)?;
+    Ok(id.map_or_else(|| EventId::of_body(request.body), |id| EventId::given(&id)))
 }
 
 /// The longest type in bytes.
 const MAX_KIND: usize = 200;
 
 /// The event's type: what the first place holds that holds text. One that is too long, or is no text, is none.
-#[must_use]
-pub fn kind(places: &[Place], request: &Received<'_>) -> Option<String> {
-    let kind = String::from_utf8(first(places, request)?.into_owned()).ok()?;
-    (kind.len() <= MAX_KIND && !kind.chars().any(char::is_control)).then_some(kind)
+///
+/// # Errors
+/// As for [`id`]: it would be none, and nothing would be done.
+pub fn kind(places: &[Place], request: &Received<'_>) -> Result<Option<String>, Malformed> {
+    let kind = first(places, request)?.and_then(|kind| String::from_utf8(kind.into_owned()).ok());
+    let is_kind = |kind: &String| kind.len() <= MAX_KIND && !kind.chars().any(char::is_control);
+    Ok(kind.filter(is_kind))
 }
 
 /// Whether an event of this type is asked for: `filters` is empty, or one of them is the type, or its start up to a `*`.
@@ -84,22 +92,28 @@ pub fn is_wanted(filters: &[String], kind: Option<&str>) -> bool {
         })
 }
 
-fn first<'a>(places: &[Place], request: &Received<'a>) -> Option<Cow<'a, [u8]>> {
+fn first<'a>(places: &[Place], request: &Received<'a>) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
     // A body is JSON or not; it is read once, and only if a place asks.
     let mut json = None;
-    places.iter().find_map(|place| match place {
-        Place::Header(name) => {
-            let mut lines = request.lines(name);
-            match (lines.next(), lines.next()) {
-                (Some(value), None) if !value.is_empty() => Some(Cow::Borrowed(value)),
-                _ => None,
+    for place in places {
+        let found = match place {
+            Place::Header(name) => {
+                let mut lines = request.lines(name);
+                match (lines.next(), lines.next()) {
+                    (Some(_), Some(_)) => return Err(Malformed::Twice(name.clone())),
+                    (value, _) => value.filter(|value| !value.is_empty()).map(Cow::Borrowed),
+                }
             }
+            Place::Body(pointer) => {
+                let json = *json.get_or_insert_with(|| Json::parse(request.body).ok());
+                json.and_then(|json| scalar(pointer.find(json)?))
+            }
+        };
+        if found.is_some() {
+            return Ok(found);
         }
-        Place::Body(pointer) => {
-            let json = *json.get_or_insert_with(|| Json::parse(request.body).ok());
-            scalar(pointer.find(json?)?)
-        }
-    })
+    }
+    Ok(None)
 }
 
 /// A string's content or a number's text.
@@ -130,7 +144,10 @@ mod tests {
             headers,
             body: body.as_bytes(),
         };
-        id(places, &request).as_str().to_owned()
+        match id(places, &request) {
+            Ok(id) => id.as_str().to_owned(),
+            Err(why) => why.to_string(),
+        }
     }
 
     #[test]
@@ -148,14 +165,14 @@ mod tests {
             "e2"
         );
         assert_eq!(of(&places, &[], "{\"a\":{\"id\":1.50}}"), "1.50");
-        // Two say nothing.
+        // Of two nobody knows which one counts, and nothing else is taken instead.
         assert_eq!(
             of(
                 &places,
                 &[("x-id", b"1"), ("X-ID", b"2")],
                 "{\"a\":{\"id\":3}}"
             ),
-            "3"
+            "X-Id is there twice, and nobody knows which one counts"
         );
     }
 

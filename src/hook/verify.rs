@@ -165,9 +165,15 @@ pub fn verify(
         (Some(Err(verdict)), None) | (None, Some(Err(verdict))) => return verdict,
         (None, None) => return Verdict::BadSignature(Unproven::NoSecret),
     };
+    let told =
+        event::id(&rule.id, request).and_then(|id| Ok((id, event::kind(&rule.event, request)?)));
+    let (id, kind) = match told {
+        Ok(told) => told,
+        Err(why) => return Verdict::Malformed(why),
+    };
     Verdict::Valid(Event {
-        id: event::id(&rule.id, request),
-        kind: event::kind(&rule.event, request),
+        id,
+        kind,
         sent_at: proof
             .sent
             .and_then(|nanos| Timestamp::from_nanosecond(nanos).ok()),
@@ -436,7 +442,10 @@ impl fmt::Display for Malformed {
             Self::Missing(header) => {
                 write!(f, "there is no header {header}, which the signature covers")
             }
-            Self::Twice(place) => write!(f, "{place} is there twice, and only one can be signed"),
+            Self::Twice(place) => write!(
+                f,
+                "{place} is there twice, and nobody knows which one counts"
+            ),
             Self::Empty(header) => write!(f, "the header {header} is empty"),
             Self::TooMany(header) => write!(
                 f,

@@ -78,6 +78,8 @@ pub enum Full {
     },
     /// The file system has less free space than is to be left.
     LowWater {
+        /// What lies on it.
+        path: PathBuf,
         /// Free bytes.
         free: u64,
         /// Bytes to be left.
@@ -102,6 +104,17 @@ impl InboxError {
         matches!(self, Self::Full(_))
     }
 
+    /// One word for why a payload was not saved: `disk-low`, `inbox-full`, `too-large` or `not-saved`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Full(Full::LowWater { .. } | Full::Disk { .. }) => "disk-low",
+            Self::Full(Full::Quota { .. } | Full::Backlog { .. }) => "inbox-full",
+            Self::TooLarge { .. } => "too-large",
+            _ => "not-saved",
+        }
+    }
+
     /// Whether the one who asked can put it right.
     #[must_use]
     pub fn is_usage(&self) -> bool {
@@ -124,11 +137,21 @@ impl fmt::Display for Full {
         match self {
             Self::Quota { used, quota, need } => write!(
                 f,
-                "the inbox is full: {used} of {quota} bytes are taken by payloads that are not processed yet, and {need} more are needed; see `gleaner inbox list`, or raise its quota"
+                "the inbox is full: {} of {} are taken by payloads that are not processed yet, and {} more are needed; see `gleaner inbox list`, or raise its quota",
+                Size(*used),
+                Size(*quota),
+                Size(*need)
             ),
-            Self::LowWater { free, low_water } => write!(
+            Self::LowWater {
+                path,
+                free,
+                low_water,
+            } => write!(
                 f,
-                "only {free} bytes are free on the inbox's file system, and {low_water} are to be left; make room"
+                "only {} are free on the file system of {}, and {} are always left there; make room",
+                Size(*free),
+                path.display(),
+                Size(*low_water)
             ),
             Self::Disk { path } => {
                 write!(f, "no space left for {}; make room", path.display())
@@ -137,6 +160,23 @@ impl fmt::Display for Full {
                 f,
                 "{outstanding} payloads wait in the inbox, and no more are taken; see `gleaner inbox list`"
             ),
+        }
+    }
+}
+
+/// Bytes as people read them, in the units that sizes are configured in.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        let Some((unit, size)) = units.into_iter().find(|(_, size)| self.0 >= *size) else {
+            return write!(f, "{} B", self.0);
+        };
+        // Rounded down: what is left must not look like what is needed.
+        match (self.0 % size).saturating_mul(10) / size {
+            0 => write!(f, "{} {unit}", self.0 / size),
+            tenths => write!(f, "{}.{tenths} {unit}", self.0 / size),
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `open` | reading all that back at start |
 //! | `keep` | which segment may go (pure) |
 //! | `read` | listing and showing, also without owning the inbox |
+//! | `room` | whether there is room for another payload |
 //! | `seen` | which event ids are known already |
 //!
 //! **The promise**: what [`Inbox::append`] took and a later [`Inbox::sync`] confirmed survives a power cut and is offered by
@@ -29,6 +30,7 @@ mod marks;
 mod open;
 mod read;
 mod received;
+mod room;
 mod seen;
 mod segment;
 mod state;
@@ -47,7 +49,8 @@ pub use index::Position;
 pub use keep::Limits;
 pub use open::{Finding, Opening};
 pub use read::{Event, Filter, Listed, Reader};
-pub use received::{Received, Stored};
+pub use received::{NOT_SAVED, Received, Stored};
+pub use room::on_disk;
 pub use seen::{CatchUpError, Known};
 pub use state::State;
 
@@ -252,17 +255,7 @@ impl Inbox {
     }
 
     fn refuse_low_water(&self, need: u64) -> Result<(), InboxError> {
-        let low_water = self.limits.low_water;
-        match rustix::fs::statvfs(&self.dir) {
-            Ok(disk) => {
-                let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-                if free < low_water.saturating_add(need) {
-                    return Err(InboxError::Full(Full::LowWater { free, low_water }));
-                }
-                Ok(())
-            }
-            Err(error) => Err(InboxError::io(&self.dir, error.into())),
-        }
+        on_disk(&self.dir, self.limits.low_water, need)
     }
 
     /// Takes the segment that a record of this length goes to, making one if the last is full.

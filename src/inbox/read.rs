@@ -1,6 +1,6 @@
 //! Reading payloads back: by the inbox itself, and by whoever only looks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -130,6 +130,35 @@ impl Reader {
             })?;
         }
         Ok(())
+    }
+
+    /// When the last payload of each hook came, and whether the clock was trusted then, by the latest `segments` segments;
+    /// fewer if they tell of all `hooks`.
+    ///
+    /// # Errors
+    /// Those of [`Reader::list`].
+    pub fn latest(
+        &self,
+        hooks: &BTreeSet<String>,
+        segments: usize,
+    ) -> Result<BTreeMap<String, (Timestamp, bool)>, InboxError> {
+        let mut latest = BTreeMap::new();
+        for number in self.numbers()?.into_iter().rev().take(segments) {
+            if hooks.iter().all(|hook| latest.contains_key(hook)) {
+                break;
+            }
+            let mut here = BTreeMap::new();
+            self.look(number, |listed, _| {
+                let received = listed.stored.received;
+                if listed.state != State::Void {
+                    here.insert(received.hook, (received.at, received.clock_trusted));
+                }
+            })?;
+            for (hook, when) in here {
+                latest.entry(hook).or_insert(when);
+            }
+        }
+        Ok(latest)
     }
 
     /// The payload of this id, with its body, and what became of it.

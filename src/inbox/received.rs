@@ -3,6 +3,9 @@
 use super::id::RequestId;
 use crate::clock::Timestamp;
 
+/// How the value of a field starts that was not saved, since it is a secret; its length follows.
+pub const NOT_SAVED: &str = "(not saved: ";
+
 /// A payload as it came, with what is known of how it came.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Received {
@@ -18,7 +21,8 @@ pub struct Received {
     pub method: String,
     /// The request's target, as it came.
     pub target: Vec<u8>,
-    /// The request's fields by name and value, as they came and in that order.
+    /// The request's fields by name and value, as they came and in that order; a secret's value is [`NOT_SAVED`] and its
+    /// length.
     pub headers: Vec<(Vec<u8>, Vec<u8>)>,
     /// The body, as it came.
     pub body: Vec<u8>,

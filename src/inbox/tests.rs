@@ -234,7 +234,7 @@ fn the_quota_evicts_what_is_processed_and_nothing_else() {
     assert!(
         error
             .to_string()
-            .starts_with("the inbox is full: 1048576 of 1048576 bytes are taken by payloads that are not processed yet, and 262144 more are needed")
+            .starts_with("the inbox is full: 1 MiB of 1 MiB are taken by payloads that are not processed yet, and 256 KiB more are needed")
     );
     // A small one still fits where room is reserved.
     let small = add(&mut inbox, b"small");

@@ -98,6 +98,22 @@ impl<'a> Carrier<'a> {
         }))
     }
 
+    /// Whether a record is as the config says: asked before any of several is taken, where all or none are to be.
+    ///
+    /// # Errors
+    /// [`BadRecord`], as [`Carrier::take`] would have it.
+    pub fn is_good(&self, raw: &[u8]) -> Result<(), BadRecord> {
+        self.reader.read(raw).map(drop)
+    }
+
+    /// The key of a record, raw JSON.
+    ///
+    /// # Errors
+    /// [`BadRecord`], as [`Carrier::take`] would have it.
+    pub fn key(&self, raw: &[u8]) -> Result<RecordKey, BadRecord> {
+        self.reader.read(raw).map(|reading| reading.key)
+    }
+
     /// Takes one record, raw JSON. What is taken is delivered by [`Carrier::finish`] at the latest.
     ///
     /// # Errors

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::judged;
+use super::{Asked, judged};
 use crate::clock::Timestamp;
 use crate::config::{Env, Hook, SecretValue};
 use crate::door::Request;
-use crate::hook::challenge::{Answer, Challenge};
+use crate::hook::challenge::Challenge;
 use crate::hook::{Key, Rule, Verdict};
 
 /// A hook that cannot be used now, and why; never its secret.
@@ -85,11 +85,7 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn judge(
-        &self,
-        request: &Request,
-        now: Option<Timestamp>,
-    ) -> (Verdict, Option<Answer>) {
+    pub(super) fn judge(&self, request: &Request, now: Option<Timestamp>) -> (Verdict, Asked) {
         judged(self, request, now)
     }
 }

@@ -393,6 +393,14 @@ fn a_header_that_is_there_twice_is_read_in_no_way() {
     for sent in twice(Sent::new(b"{}").with("X-Gitlab-Token", SECRET)) {
         assert_eq!(sent.word("gitlab", SECRET, NOW), "malformed");
     }
+    // What says which event it is, or of which type, though nobody signs it.
+    let told = github(b"{}")
+        .with("X-GitHub-Delivery", "d1")
+        .with("X-GitHub-Event", "push");
+    assert_eq!(told.word("github", SECRET, NOW), "valid");
+    for sent in twice(told) {
+        assert_eq!(sent.word("github", SECRET, NOW), "malformed");
+    }
 }
 
 #[test]
