@@ -203,7 +203,7 @@ impl Agent {
             return Ok(());
         }
         let reason = format!(
-            "{}: the disk is full, and the reserve that keeps the agent able to start is used up; nothing is fetched or processed until somebody makes room (2 MiB)",
+            "{}: the disk is full, and the reserve that keeps the agent able to start is used up; make room (2 MiB): nothing is fetched or processed before",
             state.dir().display()
         );
         if !self.alarms.contains_key(&Topic::Room) {
