@@ -108,7 +108,7 @@ fn a_full_disk_is_an_alarm_while_it_lasts_and_three_lines_in_the_log() {
         "{alarm}"
     );
     assert!(
-        alarm.contains("/state/inbox, and 16 MiB are always left there; make room"),
+        alarm.contains("/state/inbox, and 16 MiB are to be left; make room"),
         "{alarm}"
     );
     let mut sender = Sender::connect(door);

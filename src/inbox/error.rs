@@ -148,7 +148,7 @@ impl fmt::Display for Full {
                 low_water,
             } => write!(
                 f,
-                "only {} are free on the file system of {}, and {} are always left there; make room",
+                "only {} are free on the file system of {}, and {} are to be left; make room",
                 Size(*free),
                 path.display(),
                 Size(*low_water)

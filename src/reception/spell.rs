@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(
             spell.note(&low(3 << 19), 0, at(0)).as_deref(),
             Some(
-                "events cannot be saved and are answered with 503: only 1.5 MiB are free on the file system of /var/lib/gleaner/inbox, and 16 MiB are always left there; make room"
+                "events cannot be saved and are answered with 503: only 1.5 MiB are free on the file system of /var/lib/gleaner/inbox, and 16 MiB are to be left; make room"
             )
         );
         // What is free changes all the time: that is nothing new.
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(
             spell.note(&low(9), 0, at(3600)).as_deref(),
             Some(
-                "events still cannot be saved, 3601 were refused in 60 min: only 9 B are free on the file system of /var/lib/gleaner/inbox, and 16 MiB are always left there; make room"
+                "events still cannot be saved, 3601 were refused in 60 min: only 9 B are free on the file system of /var/lib/gleaner/inbox, and 16 MiB are to be left; make room"
             )
         );
         assert_eq!(spell.note(&low(9), 0, at(7199)), None);
