@@ -130,6 +130,7 @@ fn the_object_says_what_it_took() {
     assert!(names.iter().all(|name| !object[name].is_null()), "{object}");
     assert_eq!(object["headers"][0], serde_json::json!(["x-a", "1"]));
     assert_eq!(object["headers"][1], serde_json::json!(["x-a", "2"]));
+    upstream.settle();
     assert_eq!(object["bytes_up"], upstream.received());
     assert_eq!(object["bytes_down"], upstream.sent());
 }
