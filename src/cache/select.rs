@@ -1,6 +1,6 @@
 //! Which kept answer a request selects (RFC 9111 4.1). Pure.
 //!
-//! What a request's fields were is kept as a hash over their values (see [`Variant`]), and the values that the asker gave go
+//! What a request's fields were is kept as a hash over their values (see [`Variant`](crate::upstream::conditional::Variant)), and the values that the asker gave go
 //! into it only as keyed hashes ([`Seal`]): a token that a `Vary` names stands in no file, nor anything that a list of
 //! likely tokens could be tried on without the key.
 
