@@ -561,6 +561,8 @@ fn a_document_s_program_is_told_of_each_version_until_it_has_taken_it() {
         "two",
         "it is published all the same"
     );
+    let status = home.gleaner(&["status"]);
+    assert!(status.out.contains("has not taken"), "{status:?}");
     publish("three");
     assert_ne!(sync().code, 0);
     desk.fails(false);

@@ -9,7 +9,7 @@ use crate::clock::{Mono, Timestamp};
 use crate::config::{self, Document};
 use crate::desk::{DocumentStatus, Event, Moments, Totals};
 use crate::document::fetch::{self, Done, Mode, Publication, Tools};
-use crate::document::kept::{Kept, kept_key};
+use crate::document::kept::{Kept, kept_key, told_key};
 use crate::document::part::BUFFER;
 use crate::document::place::Place;
 use crate::document::tend;
@@ -95,6 +95,15 @@ impl Agent {
             }
             if paper.kept.is_some() && paper.status.outcome == "never" {
                 paper.status.outcome = Outcome::Unchanged.word().into();
+                let document = self.config.documents.get(name);
+                let told = state.store.get(&told_key(name)).ok().flatten();
+                let is_owed = document.is_some_and(|document| document.on_change.is_some())
+                    && told.as_deref() != paper.kept.as_ref().map(|kept| &kept.digest.0[..]);
+                if is_owed {
+                    paper.status.outcome = Kind::Local.word().into();
+                    paper.status.reason =
+                        "on_change: the program has not taken what is published; it is told with the next poll".into();
+                }
             }
             let upstream = self.config.documents.get(name).map(|doc| &doc.upstream);
             if let Some(pause) = upstream.and_then(|name| remembered_pause(state, name, wall)) {
